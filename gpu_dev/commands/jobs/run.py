@@ -12,6 +12,38 @@ from msgspec import UNSET, to_builtins
 
 from gpu_dev.again import asked_again
 from gpu_dev.client import GpuDevClient
+from gpu_dev.commands.jobs.job_options import (
+    After,
+    Again,
+    Array,
+    Booking,
+    Command,
+    Cpus,
+    DryRun,
+    EndSignal,
+    Env,
+    Fetch,
+    For,
+    Gpus,
+    GpuType,
+    Image,
+    Inactivity,
+    JsonFile,
+    Memory,
+    MinRuntime,
+    Name,
+    Nodes,
+    Preemptible,
+    Priority,
+    Project,
+    Requeue,
+    Retries,
+    Secret,
+    Shm,
+    Sync,
+    TestOnly,
+    WorkingDir,
+)
 from gpu_dev.display.local_times import local_sentence
 from gpu_dev.display.output import Format, show_one
 from gpu_dev.display.verdicts import exit_code_of_verdict, show_start, show_verdict, wait_words
@@ -24,13 +56,12 @@ from gpu_dev.inputs.requests import end_fields, job_fields, make_request, read_s
 from gpu_dev.inputs.synced_folders import NO_FILES, SyncedFolder, code_with_files, read_synced
 from gpu_dev.inputs.times import local_now
 from gpu_dev.server.streams import ResumableLog
-from gpu_dev.session import booking_id_of, client_for, complete_job_id, whole_id
+from gpu_dev.session import booking_id_of, client_for, whole_id
 from gpu_dev.sessions.run_input import has_input, reading_input
 from gpu_dev.terminal import put, say
 from gpu_dev.wire.jobs import Job, JobSubmit
 from gpu_dev.wire.policy import ExplainRequest
 from reservation_core.domain.model import JobStatus
-from reservation_core.domain.request_terms import MOST_RETRIES
 
 run_app = typer.Typer(add_completion=False)
 submit_app = typer.Typer(add_completion=False)
@@ -39,103 +70,6 @@ submit_app = typer.Typer(add_completion=False)
 _COMMAND_LAST = {"allow_interspersed_args": False}
 _RUN_EXAMPLE = "gpu-dev run --gpus 1 --for 1h -- python train.py"
 _SUBMIT_EXAMPLE = "gpu-dev submit --gpus 1 --for 1h -- python train.py"
-
-Command = Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="The command, after `--`.")]
-Gpus = Annotated[int | None, typer.Option("--gpus", "-g", min=1, help="GPUs on each node.")]
-GpuType = Annotated[str | None, typer.Option("--type", "-t", help="The type, such as h100 (default: any).")]
-For = Annotated[str | None, typer.Option("--for", "-d", help="For how long at most: 4h, 90m, 1h30m, 2d, PT4H.")]
-Nodes = Annotated[int | None, typer.Option("--nodes", "-N", min=1, help="Number of nodes (default: 1).")]
-Name = Annotated[str | None, typer.Option("--name", "-n", help="A name to recognise it by.")]
-Env = Annotated[
-    list[str] | None,
-    typer.Option("--env", "-e", metavar="K=V", help="An environment variable; `K` alone copies it from this shell."),
-]
-Image = Annotated[str | None, typer.Option("--image", help="The container image.")]
-WorkingDir = Annotated[str | None, typer.Option("--working-dir", help="The working directory; `.` is the current one.")]
-Priority = Annotated[
-    int | None, typer.Option("--priority", help="Jobs of higher priority go first (above 0: administrators).")
-]
-Booking = Annotated[
-    str | None, typer.Option("--booking", "-b", help="On the GPUs of this booking of yours: its id or title.")
-]
-Project = Annotated[str | None, typer.Option("--project", "-p", help="For this project (in a booking: the booking's).")]
-Secret = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--secret", metavar="NAME", help="A secret of yours as a variable; `NAME=VARIABLE` or `NAME=/path` for a file."
-    ),
-]
-After = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--after",
-        metavar="ok:ID",
-        help="Wait until this job has succeeded (`ok:`), ended (`any:`), failed (`failed:`) or started (`started:`).",
-    ),
-]
-Inactivity = Annotated[
-    str | None,
-    typer.Option(metavar="TIME", help="End the session after nobody was connected for this long, such as 30m."),
-]
-Retries = Annotated[
-    int | None,
-    typer.Option(
-        "--retries",
-        min=1,
-        max=MOST_RETRIES,
-        help="Run it again, at most this many times, after it failed, its node was lost, or others took its GPUs.",
-    ),
-]
-Requeue = Annotated[
-    bool, typer.Option("--requeue", help="Run it again after its node was lost or others took its GPUs.")
-]
-Sync = Annotated[
-    str | None,
-    typer.Option("--sync", metavar="DIR", help="Send this folder, without what .gitignore names; the job works in it."),
-]
-Fetch = Annotated[
-    list[str] | None,
-    typer.Option("--fetch", metavar="PATH", help="Bring this path of the job's folder back after the end."),
-]
-Array = Annotated[
-    str | None,
-    typer.Option("--array", metavar="0-N%M", help="Run it for each index from 0 to N, at most M of them at once."),
-]
-Preemptible = Annotated[
-    bool,
-    typer.Option("--preemptible", help="Use free GPUs beside all quotas, and give them back when others need them."),
-]
-MinRuntime = Annotated[
-    str | None, typer.Option("--min-runtime", metavar="TIME", help="Keep the GPUs for at least this long, such as 30m.")
-]
-EndSignal = Annotated[
-    str | None,
-    typer.Option("--signal", metavar="USR1@300", help="Send the command this signal so many seconds before its end."),
-]
-Cpus = Annotated[
-    float | None, typer.Option("--cpus", help="CPUs on each node (default: the share of the node that its GPUs are).")
-]
-Memory = Annotated[
-    str | None, typer.Option("--memory", metavar="SIZE", help="Memory on each node, such as 64Gi (default: the share).")
-]
-Shm = Annotated[
-    str | None, typer.Option("--shm", metavar="SIZE", help="The size of /dev/shm, a part of its memory, such as 8Gi.")
-]
-JsonFile = Annotated[
-    str | None, typer.Option("--json-file", metavar="FILE", help="The whole request as JSON; `-` is stdin.")
-]
-Again = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ID",
-        autocompletion=complete_job_id,
-        help="Resubmit this job's request; options and a command override it. Its booking is left out.",
-    ),
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show the verdict: starts now, accepted, or refused.")]
-TestOnly = Annotated[
-    bool, typer.Option("--test-only", help="Only show when it would start, and what would start sooner.")
-]
 
 
 @submit_app.command(context_settings=_COMMAND_LAST)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gpu_dev.commands.jobs.run import (
+from gpu_dev.commands.jobs.job_options import (
     Booking,
     Cpus,
     Env,
