@@ -19,6 +19,7 @@ from api_service.web.assets import Assets
 from api_service.web.finding.site_pages import keys_of
 from api_service.web.jobs.expected_starts import expected_start
 from reservation_core.domain.policy.prices import rounded_cost
+from reservation_core.domain.request_terms import size_words
 from reservation_core.domain.time_words import rfc3339
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -49,7 +50,7 @@ class Templates:
         self._environment.filters["span"] = words.span
         self._environment.filters["booking_status"] = words.booking_status
         self._environment.filters["window_status"] = words.window_status
-        self._environment.filters["gib"] = words.gib
+        self._environment.filters["size"] = size_words
         self._environment.filters["amount"] = words.amount
         self._environment.filters["hours"] = words.hours
         self._environment.filters["cost"] = lambda cost: rounded_cost(cost.amount, cost.unit)

@@ -156,7 +156,3 @@ def hours(value: float) -> str:
 def amount(number: float) -> str:
     """A number to the hundredth: `20`, `2.5`, `1,200`."""
     return f"{number:,.2f}".rstrip("0").rstrip(".")
-
-
-def gib(value: int) -> str:
-    return f"{value / 2**30:.0f} GiB"

@@ -68,7 +68,7 @@ def _facts(job: Job) -> list[str]:
             facts.append(f"Promised start: {local_time(job.promised_start_at)}.")
     if job.allocations:
         facts.append(f"Its GPUs: {placed(job.allocations)}.")
-    if job.status is JobStatus.RUNNING:
+    if job.status is JobStatus.RUNNING and job.ends_at is not None:
         facts.append(f"It ends by {local_time(job.ends_at)} at the latest.")
     if job.idle is not None:
         facts.append(f"Its GPUs have been idle {idle_words(job)}.")

@@ -10,6 +10,7 @@ from gpu_dev.display.output import Column, View, amount, as_data, as_json, memor
 from gpu_dev.inputs.durations import format_duration
 from reservation_core.domain.jobs.asked_dependencies import DependencyState, written_dependency
 from reservation_core.domain.model import JobStatus
+from reservation_core.domain.request_terms import size_words
 
 if TYPE_CHECKING:
     # For annotations alone: a command loads the contracts of what it shows.
@@ -67,7 +68,7 @@ def resource_words(asked: "ResourcesOut | None") -> str:
         return ""
     sizes = (("memory", asked.memory), ("shm", asked.shm))
     parts = [] if asked.cpus is None else [f"{asked.cpus:g} CPUs"]
-    return ", ".join(parts + [f"{memory(size)} {name}" for name, size in sizes if size is not None])
+    return ", ".join(parts + [f"{size_words(size)} {name}" for name, size in sizes if size is not None])
 
 
 def _free(free: float | None, whole: float | None, words: Callable[[Any], str] = "{:g}".format) -> str:

@@ -146,6 +146,12 @@ def written_bytes(size: int | None) -> str | None:
     return f"{size // 1024**power}{_PREFIXES[power - 1]}i" if power else str(size)
 
 
+def size_words(size: int) -> str:
+    """Bytes for people: `64 GiB`, `1.5 GiB`, `61 MiB`."""
+    unit, name = (2**30, "GiB") if size >= 2**30 else (2**20, "MiB")
+    return f"{size / unit:.4g} {name}"
+
+
 class Share(NamedTuple):
     """What a job asks for of each of its nodes: thousandths of a CPU, and bytes. None: the share that its GPUs are."""
 

@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 
 from reservation_core.domain.model import GpuCondition, Node, Reason, ReasonCode
 from reservation_core.domain.pools.node_shares import could_run
-from reservation_core.domain.request_terms import Share
+from reservation_core.domain.request_terms import Share, size_words
 
 _NAMED = 3
 _MILLI = 1000
-_GIB = 2**30
 _LONGEST_DETAIL = 300
 
 
@@ -177,7 +176,7 @@ def share_words(share: Share) -> str:
     if share.cpu_milli is not None:
         parts.append("1 CPU" if share.cpu_milli == _MILLI else f"{share.cpu_milli / _MILLI:g} CPUs")
     if share.memory_bytes is not None:
-        parts.append(f"{share.memory_bytes / _GIB:.4g} GiB of memory")
+        parts.append(f"{size_words(share.memory_bytes)} of memory")
     return " and ".join(parts)
 
 
