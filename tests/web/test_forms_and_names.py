@@ -24,7 +24,7 @@ async def fields_of(page: Page, selector: str) -> list[tuple[float, float, float
     ("address", "selector"),
     [
         ("/account", 'form[action="/account/tokens"]'),
-        ("/admin/policy/default", ".fields >> nth=1"),
+        ("/admin/policy/default", ".fields >> nth=2"),
         ("/submit", "form .fields >> nth=0"),
     ],
 )
