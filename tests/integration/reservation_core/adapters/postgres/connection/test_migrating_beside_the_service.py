@@ -10,7 +10,7 @@ from sqlalchemy import make_url
 from reservation_core.adapters.postgres.connection import migrating
 
 BEFORE = "0022_missed_starts"
-INDEX = "reservations_ended_jobs"
+INDEX = "reservations_unended_jobs"
 
 
 async def connect(url: str) -> asyncpg.Connection:
@@ -104,7 +104,7 @@ async def test_what_broke_off_is_made_again(older: str) -> None:
     await migrating.upgrade(older)
     assert await states(third) == {INDEX: True}
     definition = await third.fetchval("SELECT pg_get_indexdef(to_regclass($1))", INDEX)
-    assert "(status, seq)" in definition
+    assert "(seq)" in definition
     # Steps that were done are done once more, and change nothing.
     await migrating.downgrade(older, "0023_long_history")
     await third.execute(f"UPDATE alembic_version SET version_num = '{BEFORE}'")
