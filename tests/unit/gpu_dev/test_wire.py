@@ -41,8 +41,18 @@ ANSWER_CLASSES = [
     if name != "Page"
 ]
 UNSENT: dict[type[msgspec.Struct], dict[str, object]] = {
-    JobSpec: {"secrets": [], "after": [], "retries": None, "array": None, "resources": None, "sync": None},
-    Job: {"after": [], "array": None, "element": None, "resources": None},
+    JobSpec: {
+        "secrets": [],
+        "after": [],
+        "retries": None,
+        "array": None,
+        "resources": None,
+        "sync": None,
+        "preemptible": False,
+        "min_runtime": None,
+        "end_signal": None,
+    },
+    Job: {"after": [], "array": None, "element": None, "resources": None, "preemption": None, "end_signal": None},
 }
 _PLAIN = {
     str: st.text(),

@@ -164,6 +164,7 @@ def test_every_option_is_honoured_named_in_a_warning_or_refused(table: Mapping[s
         "export": "A=1",
         "priority": "5",
         "array": "0-9",
+        "signal": "B:USR1@300",
     }
     for option in table.values():
         value = samples.get(option.name, "1")
