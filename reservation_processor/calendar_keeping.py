@@ -10,6 +10,7 @@ from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.bookings.keep_bookings import BookingKeeping
 from reservation_core.usecases.bookings.waitlist import Waitlist
 from reservation_core.usecases.keep_calendar import keep_calendar
+from reservation_core.usecases.policy.send_digests import send_digests
 from reservation_core.usecases.policy.usage import sum_up_given_back, sum_up_usage
 from reservation_core.usecases.spend_budgets import sum_up_refunds
 
@@ -34,7 +35,9 @@ async def keep_once(runtime: Runtime, settings: ProcessorSettings, waitlist: Wai
 
 
 async def sum_up(runtime: Runtime) -> None:
-    """Sum up once what was given back and used: what is not summed yet counts as well, and only takes longer."""
+    """Sum up once what was given back and used, and each week: what is not summed yet counts as well."""
     await sum_up_given_back(runtime.uow)
     await sum_up_usage(runtime.uow)
     await sum_up_refunds(runtime.uow)
+    if projects := await send_digests(runtime.uow):
+        _log.info("the week of projects is summed up", projects=projects)

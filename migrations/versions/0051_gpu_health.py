@@ -21,11 +21,14 @@ def upgrade() -> None:
 def downgrade() -> None:
     """GPUs that were quarantined stay so; nobody can see why."""
     for statement in (
+        "DROP TRIGGER events_notify_digest ON events",
+        "DROP FUNCTION notify_of_digest()",
+        "DROP TABLE usage_digests",
         "DROP TRIGGER events_notify_health ON events",
         "DROP FUNCTION notify_of_gpu_health()",
-        "DELETE FROM notice_preferences WHERE kind = 'gpu_health'",
-        "DELETE FROM notice_events WHERE kind = 'gpu_health'",
-        "DELETE FROM notice_kinds WHERE kind = 'gpu_health'",
+        "DELETE FROM notice_preferences WHERE kind IN ('gpu_health', 'digest')",
+        "DELETE FROM notice_events WHERE kind IN ('gpu_health', 'digest')",
+        "DELETE FROM notice_kinds WHERE kind IN ('gpu_health', 'digest')",
         _NODE_CONDITIONS_BEFORE,
         "DROP FUNCTION gpu_use_of_holders(timestamptz, timestamptz)",
         "DROP TABLE gpu_errors, gpu_speeds, gpu_use_sums",

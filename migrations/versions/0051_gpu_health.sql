@@ -170,3 +170,31 @@ END $$;
 CREATE TRIGGER events_notify_health AFTER INSERT ON events
     FOR EACH ROW WHEN (NEW.reservation_id IS NULL AND NEW.kind IN ('gpu_quarantined', 'gpu_slow'))
     EXECUTE FUNCTION notify_of_gpu_health();
+
+-- == The weekly digest of projects ==
+-- The weeks whose digests are sent. The last week that is over counts as sent: the first digest is of the week that goes on.
+CREATE TABLE usage_digests (
+    week    timestamptz PRIMARY KEY,
+    sent_at timestamptz NOT NULL
+);
+INSERT INTO usage_digests (week, sent_at)
+SELECT date_trunc('week', now(), 'UTC') - n * interval '7 days', now() FROM generate_series(1, 2) AS n;
+
+INSERT INTO notice_kinds (kind, by_default) VALUES ('digest', true);
+INSERT INTO notice_events (event, kind) VALUES ('project_digest', 'digest');
+
+CREATE FUNCTION notify_of_digest() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pgmq.send('notifications', jsonb_build_object('v', 1, 'kind', 'event', 'event', NEW.id, 'target', t.id))
+    FROM notice_events n
+    JOIN notice_kinds k ON k.kind = n.kind
+    JOIN project_members m ON 'project:' || m.project = NEW.subject
+    JOIN users u ON u.id = m.user_id
+    JOIN notice_targets t ON t.user_id = u.id
+    LEFT JOIN notice_preferences p ON p.user_id = u.id AND p.kind = n.kind AND p.channel = t.channel
+    WHERE n.event = NEW.kind AND u.disabled_at IS NULL AND t.told AND coalesce(p.wanted, k.by_default);
+    RETURN NULL;
+END $$;
+CREATE TRIGGER events_notify_digest AFTER INSERT ON events
+    FOR EACH ROW WHEN (NEW.reservation_id IS NULL AND NEW.kind = 'project_digest')
+    EXECUTE FUNCTION notify_of_digest();

@@ -138,6 +138,7 @@ class PeopleEventKind(StrEnum):
     NOTICE_PREFERENCES_CHANGED = "notice_preferences_changed"
     PROJECT_CREATED = "project_created"
     PROJECT_DELETED = "project_deleted"
+    PROJECT_DIGEST = "project_digest"
     PROJECT_MEMBER_ADDED = "project_member_added"
     PROJECT_MEMBER_REMOVED = "project_member_removed"
 

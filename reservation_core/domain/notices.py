@@ -11,6 +11,7 @@ from typing import Any, Literal, assert_never
 
 from reservation_core.domain.event_kinds import BookingEventKind, JobEventKind, PodEventKind
 from reservation_core.domain.gpu_use.health_words import gpu_words, job_gpu_words
+from reservation_core.domain.policy.usage_digest import digest_words
 from reservation_core.domain.short_durations import in_words
 from reservation_core.domain.time_words import range_words, time_words
 
@@ -52,6 +53,7 @@ class NoticeKind(StrEnum):
     IDLE = "idle"
     PREEMPTED = "preempted"
     GPU_HEALTH = "gpu_health"
+    DIGEST = "digest"
 
 
 KIND_MEANINGS: Mapping[NoticeKind, str] = {
@@ -73,6 +75,7 @@ KIND_MEANINGS: Mapping[NoticeKind, str] = {
     NoticeKind.IDLE: "The GPUs of a job are idle.",
     NoticeKind.PREEMPTED: "A job gave its GPUs back and waits again.",
     NoticeKind.GPU_HEALTH: "A GPU of a job is quarantined; for administrators: any GPU is, or is slow.",
+    NoticeKind.DIGEST: "Once a week: what a project of yours held, used and wasted, and what would have done.",
 }
 """What each kind says, for people who choose."""
 
@@ -143,6 +146,8 @@ def notice_of(occurrence: NoticedEvent, about: NotifiedReservation | None, *, us
     """The notification of an event; `about` is None for pods that use no booking."""
     if about is None and occurrence.kind is NoticeKind.GPU_HEALTH:
         subject, happened, advice = gpu_words(occurrence.event, occurrence.subject, occurrence.data)
+    elif about is None and occurrence.kind is NoticeKind.DIGEST:
+        subject, happened, advice = digest_words(occurrence.subject, occurrence.data)
     elif occurrence.event == PodEventKind.DISPLACED or about is None:
         subject, happened, advice = *_describe_pod(occurrence), None
     else:
@@ -200,6 +205,7 @@ _HEADLINES = {
     NoticeKind.IDLE: "GPUs idle",
     NoticeKind.PREEMPTED: "waits again",
     NoticeKind.GPU_HEALTH: "a GPU is faulty or slow",
+    NoticeKind.DIGEST: "the week",
 }
 
 
@@ -245,7 +251,7 @@ def _describe(occurrence: NoticedEvent, about: NotifiedReservation) -> tuple[str
         case NoticeKind.MAINTENANCE:
             happened = f"Maintenance affects {_named(about, begins=False)}{_window(occurrence)}."
             return happened, _maintenance_advice(occurrence, about)
-        case NoticeKind.IDLE | NoticeKind.PREEMPTED | NoticeKind.GPU_HEALTH:
+        case NoticeKind.IDLE | NoticeKind.PREEMPTED | NoticeKind.GPU_HEALTH | NoticeKind.DIGEST:
             return _describe_use(kind, occurrence, about)
         case _:
             assert_never(kind)
@@ -258,7 +264,7 @@ def _describe_failure(about: NotifiedReservation) -> tuple[str, str | None]:
 
 
 def _describe_use(
-    kind: Literal[NoticeKind.IDLE, NoticeKind.PREEMPTED, NoticeKind.GPU_HEALTH],
+    kind: Literal[NoticeKind.IDLE, NoticeKind.PREEMPTED, NoticeKind.GPU_HEALTH, NoticeKind.DIGEST],
     occurrence: NoticedEvent,
     about: NotifiedReservation,
 ) -> tuple[str, str]:
@@ -268,7 +274,7 @@ def _describe_use(
         case NoticeKind.PREEMPTED:
             happened = f"{_named(about)} gives its GPUs back and waits at its place in the queue again."
             return happened, f"It will run its command from the start. Where it stands: `gpu-dev explain {about.id}`."
-        case NoticeKind.GPU_HEALTH:
+        case NoticeKind.GPU_HEALTH | NoticeKind.DIGEST:  # a digest is of no reservation
             return job_gpu_words(occurrence.data, _named(about, begins=False))
         case _:
             assert_never(kind)

@@ -12,6 +12,15 @@ WATCHING = "reservation_core/usecases/gpu_use/watch_idle.py"
 IDLE_JOBS = "reservation_core/domain/jobs/idle_jobs.py"
 EXTENDING = "reservation_core/usecases/jobs/extend.py"
 
+GPU_ERRORS = "reservation_core/domain/gpu_use/gpu_errors.py"
+GPU_SPEEDS = "reservation_core/domain/gpu_use/gpu_speeds.py"
+HEALTH_SQL = "reservation_core/adapters/postgres/gpu_use/gpu_health.sql"
+DIGESTS = "reservation_core/usecases/policy/send_digests.py"
+
+OF_GPU_ERRORS = "tests/unit/reservation_core/domain/gpu_use/test_gpu_errors.py"
+OF_GPU_SPEEDS = "tests/unit/reservation_core/domain/gpu_use/test_gpu_speeds.py"
+OF_HEALTH = "tests/integration/reservation_core/usecases/gpu_use/test_watch_health.py"
+OF_DIGESTS = "tests/integration/reservation_core/usecases/policy/test_send_digests.py"
 OF_HISTORIES = "tests/unit/reservation_core/domain/gpu_use/test_idle_histories.py"
 OF_IDLE_JOBS = "tests/unit/reservation_core/domain/jobs/test_idle_jobs.py"
 OF_WATCH = "tests/integration/reservation_core/usecases/gpu_use/test_watch_idle.py"
@@ -122,5 +131,45 @@ USE_OF_GPUS = (
         '    by_itself = principal.token_id == f"job:{job_id}"\n',
         "    by_itself = False\n",
         (f"{OF_WATCH}::test_a_job_does_not_keep_itself",),
+    ),
+    Mutant(
+        "programs quarantine GPUs",
+        "Xid errors that programs cause are no reason for a quarantine",
+        GPU_ERRORS,
+        "self.xid not in PROGRAM_XIDS)",
+        "self.xid > 0)",
+        (f"{OF_GPU_ERRORS}::test_random_errors_against_the_oracle",),
+    ),
+    Mutant(
+        "a GPU without data throttles",
+        "A GPU that was not busy in each part of an hour, or has no samples, is not judged",
+        GPU_SPEEDS,
+        "    known = [hour for hour in hours if hour.slices >= SLICES]\n",
+        "    known = [*hours]\n",
+        (f"{OF_GPU_SPEEDS}::test_no_data_is_no_verdict",),
+    ),
+    Mutant(
+        "errors of another GPU count",
+        "Errors count for the GPU that had them, not for its place",
+        HEALTH_SQL,
+        "JOIN gpus g ON g.id = e.gpu_id AND g.uuid = e.uuid\n",
+        "JOIN gpus g ON g.id = e.gpu_id\n",
+        (f"{OF_HEALTH}::test_another_gpu_at_the_place_does_not_answer_for_the_errors_before",),
+    ),
+    Mutant(
+        "a release is forgotten",
+        "Errors from before a release do not quarantine the GPU again",
+        HEALTH_SQL,
+        " AND e.at > coalesce(g.quarantine_over_at, '-infinity')\n",
+        "\n",
+        (f"{OF_HEALTH}::test_errors_that_repeat_quarantine_a_gpu_and_the_right_people_are_notified",),
+    ),
+    Mutant(
+        "a week is sent by each leader",
+        "The digest of a week is sent once",
+        DIGESTS,
+        "        if not await uow.usage.claim_digest(week, now):\n",
+        "        if not await uow.usage.claim_digest(week, now) and not week:\n",
+        (f"{OF_DIGESTS}::test_each_member_is_notified_once_also_with_two_leaders",),
     ),
 )

@@ -75,6 +75,10 @@ class Usage(StatementRunner):
         )
         return found.all()
 
+    async def claim_digest(self, week: datetime, now: datetime) -> bool:
+        """Note that the digests of a week are sent; false where that was done. Another claim waits for this one."""
+        return bool((await self._run("claim_digest", week=week, now=now)).rowcount)
+
     async def update_shares(self, half_life: timedelta, now: datetime) -> None:
         """Add the usage since the last call to the decayed usage of every user."""
         state = (await self._run("lock_fair_shares")).one()

@@ -222,3 +222,7 @@ ON CONFLICT (user_id) DO UPDATE SET usage = excluded.usage;
 -- name: fair_shares
 -- The decayed usage of every user.
 SELECT user_id, usage FROM fair_shares WHERE usage > 0;
+
+-- name: claim_digest
+-- Note that the digests of a week are sent; no row where that was done.
+INSERT INTO usage_digests (week, sent_at) VALUES (CAST(:week AS timestamptz), CAST(:now AS timestamptz)) ON CONFLICT DO NOTHING;
