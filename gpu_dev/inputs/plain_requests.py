@@ -86,7 +86,14 @@ def _is_job(said: Said) -> bool:
 def _is_explained(said: Said) -> bool:
     if "start" in said:
         return "instead_of" not in said and _is_slot(said)
-    return "duration" in said and not said.keys() & {"end", "time_zone", "wait", "auto_accept", "recurrence"}
+    return "duration" in said and not said.keys() & {
+        "end",
+        "time_zone",
+        "wait",
+        "auto_accept",
+        "recurrence",
+        "resources",
+    }
 
 
 def _is_slot(said: Said) -> bool:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from gpu_dev.wire.base import BrokenRule, CostOut
+from gpu_dev.wire.base import BrokenRule, CostOut, ResourcesAsked
 from gpu_dev.wire.bookings import Recurrence
 from gpu_dev.wire.jobs import EstimatedStart, JobDependency, SoonerRequest, Workload
 from reservation_core.domain.gpu_use.idle_rules import IdleThen
@@ -106,6 +106,7 @@ class ExplainRequest(Struct, kw_only=True, forbid_unknown_fields=True):
     instead_of: UnsetType | Annotated[str, Meta(min_length=1, max_length=64)] | None = UNSET
     after: UnsetType | Annotated[list[JobDependency], Meta(max_length=1000)] = UNSET
     preemptible: UnsetType | bool = UNSET
+    resources: UnsetType | ResourcesAsked | None = UNSET
 
 
 class RuleBroken(BrokenRule, kw_only=True):

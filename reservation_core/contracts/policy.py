@@ -17,6 +17,7 @@ from reservation_core.contracts.base import (
     Line,
     Place,
     ProjectName,
+    ResourcesAsked,
     Text,
     Time,
     UserName,
@@ -226,6 +227,7 @@ class ExplainRequest(Wire):
     instead_of: Annotated[Line, Field(min_length=1, max_length=64)] | None = None
     after: Annotated[list[JobDependency], Field(max_length=MOST_DEPENDENCIES, default_factory=list, exclude_if=not_)]
     preemptible: Annotated[bool, Field(strict=True)] = False
+    resources: ResourcesAsked | None = None
 
     @model_validator(mode="after")
     def _check_consistency(self) -> "ExplainRequest":
@@ -235,6 +237,8 @@ class ExplainRequest(Wire):
             raise ValueError("`end` is of a booking, which has a `start`")
         if self.instead_of is not None and self.start is not None:
             raise ValueError("`instead_of` is of a job, which has no `start`")
+        if self.booking_id is not None and self.resources is not None:
+            raise ValueError("a job in a booking has the share of its GPUs: leave `resources` out")
         minutes = None if self.start is None else self.duration
         faults = time_faults(self.time_zone, minutes, start=self.start, end=self.end) or length_faults(self.length)
         if faults:
@@ -244,7 +248,9 @@ class ExplainRequest(Wire):
     @property
     def job(self) -> JobSubmit:
         """The job that it asks about."""
-        names = ("name", "gpus", "gpu_type", "nodes", "priority", "booking_id", "project", "after", "preemptible")
+        names = (
+            "name", "gpus", "gpu_type", "nodes", "priority", "booking_id", "project", "after", "preemptible", "resources",
+        )  # fmt: skip
         workload = self.workload or Workload(command=[], env={})
         return JobSubmit(**{name: getattr(self, name) for name in names}, duration=self.length, workload=workload)
 

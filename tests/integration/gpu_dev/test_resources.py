@@ -25,6 +25,9 @@ def test_an_ask_that_no_node_has_waits_and_says_why(system: System) -> None:
     explained = system.cli("submit", "--test-only", "-g1", "-d1m", "--cpus", "9999", "--", "true")
     assert "9999 CPUs" in explained.stdout + explained.stderr, explained
 
+    rehearsed = system.cli("submit", "--dry-run", "-g1", "-d1m", "--cpus", "9999", "--", "true")
+    assert "9999 CPUs" in rehearsed.stdout + rehearsed.stderr, rehearsed
+
 
 def test_bad_sizes_name_the_option(system: System) -> None:
     for words, said in (
