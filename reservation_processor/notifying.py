@@ -3,7 +3,7 @@
 import asyncio
 from datetime import timedelta
 
-from reservation_core.domain.notices import NoticeChannel
+from reservation_core.domain.notices.kinds import NoticeChannel
 from reservation_core.ports.people.notices import NoticeRoutes, NoticeSenders
 from reservation_core.ports.queues import QueueName
 from reservation_core.ports.wakeups import Channel

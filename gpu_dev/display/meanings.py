@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from reservation_core.domain.notices import NoticeKind
+from reservation_core.domain.notices.kinds import NoticeKind
 from reservation_core.domain.policy.limits import RuleName
 
 RULES: dict[RuleName, str] = {

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from reservation_core.domain.notices import NoticeChannel, NoticeKind, TargetStatus
+from reservation_core.domain.notices.kinds import NoticeChannel, NoticeKind, TargetStatus
 
 
 class NoticeTargetCreate(Struct, kw_only=True, forbid_unknown_fields=True):

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from reservation_core.contracts.base import Line, Time, Wire, with_example
 from reservation_core.domain.network.notice_addresses import address_fault
-from reservation_core.domain.notices import NoticeChannel, NoticeKind, TargetStatus
+from reservation_core.domain.notices.kinds import NoticeChannel, NoticeKind, TargetStatus
 
 
 class NoticeTargetCreate(Wire):

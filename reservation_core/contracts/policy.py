@@ -249,7 +249,8 @@ class ExplainRequest(Wire):
     def job(self) -> JobSubmit:
         """The job that it asks about."""
         names = (
-            "name", "gpus", "gpu_type", "nodes", "priority", "booking_id", "project", "after", "preemptible", "resources",
+            "name", "gpus", "gpu_type", "nodes", "priority", "booking_id", "project", "after",
+            "preemptible", "resources",
         )  # fmt: skip
         workload = self.workload or Workload(command=[], env={})
         return JobSubmit(**{name: getattr(self, name) for name in names}, duration=self.length, workload=workload)

@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
-from reservation_core.domain.notices import NoticeChannel, TargetStatus
+from reservation_core.domain.notices.kinds import NoticeChannel, TargetStatus
 from reservation_core.ports.people.notices import NoticeTarget
 from reservation_core.ports.queues import DeadLetter, QueueName
 from reservation_core.usecases.people import notice_targets

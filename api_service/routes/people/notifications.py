@@ -23,7 +23,7 @@ from reservation_core.contracts.notices import (
     NoticeTargetOut,
     NoticeTargetVerify,
 )
-from reservation_core.domain.notices import NoticeChannel
+from reservation_core.domain.notices.kinds import NoticeChannel
 from reservation_core.ports.people.notices import NoticeTarget, StoredPreferences
 from reservation_core.usecases.people import notice_preferences, notice_targets
 

@@ -14,7 +14,7 @@ from reservation_core.contracts.base import Page
 from reservation_core.contracts.notices import NoticePreferences, NoticeTargetCreated, NoticeTargetOut
 from reservation_core.contracts.people import TokenCreated, TokenOut
 from reservation_core.contracts.sessions import SshKeyOut
-from reservation_core.domain.notices import KIND_MEANINGS, NoticeChannel, NoticeKind
+from reservation_core.domain.notices.kinds import KIND_MEANINGS, NoticeChannel, NoticeKind
 from reservation_core.domain.time_words import rfc3339
 
 _REFUSALS = (400, 403, 409, 412, 413, 422)

@@ -17,7 +17,7 @@ from gpu_dev.options import Output
 from gpu_dev.session import client_for, own_names
 from gpu_dev.terminal import put, say
 from gpu_dev.wire.notices import NoticePreferences, NoticeTargetCreate, NoticeTargetOut
-from reservation_core.domain.notices import KIND_MEANINGS, NoticeChannel, NoticeKind
+from reservation_core.domain.notices.kinds import KIND_MEANINGS, NoticeChannel, NoticeKind
 from reservation_core.domain.similar_names import did_you_mean
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)

@@ -4,7 +4,7 @@ import re
 from typing import assert_never
 from urllib.parse import urlsplit
 
-from reservation_core.domain.notices import NoticeChannel
+from reservation_core.domain.notices.kinds import NoticeChannel
 
 # What RFC 5321 allows without quotes: it can't end a header or name a second mailbox.
 _EMAIL = re.compile(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from reservation_core.domain.notices import Notice, NoticeChannel, NoticeKind, TargetStatus
+from reservation_core.domain.notices.kinds import Notice, NoticeChannel, NoticeKind, TargetStatus
 
 Preferences = dict[NoticeKind, frozenset[NoticeChannel]]
 """The channels of each kind of notification."""

@@ -4,7 +4,7 @@ import ssl
 
 from reservation_core.adapters.notices.security import SmtpSecurity
 from reservation_core.domain.network.egress import egress_rules
-from reservation_core.domain.notices import NoticeChannel
+from reservation_core.domain.notices.kinds import NoticeChannel
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.people.notices import NoticeSender, NoticeSenders
 from reservation_core.runtime.client_tls import client_tls

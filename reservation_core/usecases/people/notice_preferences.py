@@ -6,7 +6,7 @@ from datetime import datetime
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import StaleVersionError
 from reservation_core.domain.event_kinds import PeopleEventKind
-from reservation_core.domain.notices import NoticeChannel, NoticeKind
+from reservation_core.domain.notices.kinds import NoticeChannel, NoticeKind
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.people.notices import StoredPreferences
 

@@ -8,7 +8,7 @@ from reservation_core.contracts.notices import NoticeMessage
 from reservation_core.domain.errors import LimitExceededError, NotFoundError, UnreachableTargetError, WrongCodeError
 from reservation_core.domain.event_kinds import PeopleEventKind
 from reservation_core.domain.network.egress import egress_rules, refused_by_name
-from reservation_core.domain.notices import NO_MAIL, NoticeChannel, TargetStatus
+from reservation_core.domain.notices.kinds import NO_MAIL, NoticeChannel, TargetStatus
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.people.notices import NewTarget, NoticeTarget

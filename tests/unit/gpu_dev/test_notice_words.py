@@ -4,7 +4,7 @@ import pytest
 
 from gpu_dev.commands.people.notify import read_preference
 from gpu_dev.errors import UsageError
-from reservation_core.domain.notices import NoticeChannel, NoticeKind
+from reservation_core.domain.notices.kinds import NoticeChannel, NoticeKind
 
 
 def test_what_is_right_is_read() -> None:

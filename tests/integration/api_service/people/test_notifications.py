@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from reservation_core.adapters.postgres.people.notices import Notices
-from reservation_core.domain.notices import NoticeKind
+from reservation_core.domain.notices.kinds import NoticeKind
 from reservation_core.ports.people.notices import NoticeRoutes
 from reservation_core.ports.queues import QueueName
 from reservation_core.ports.transactions import DatabaseUnavailableError

@@ -8,7 +8,7 @@ import pytest
 
 from reservation_core.adapters.notices.security import SmtpSecurity
 from reservation_core.adapters.notices.smtp import MailSender, MailServer, mail
-from reservation_core.domain.notices import NoticeChannel
+from reservation_core.domain.notices.kinds import NoticeChannel
 from reservation_core.ports.people.notices import NotDeliveredError, UndeliverableError
 from tests.clocks import SettableClock
 from tests.integration.reservation_core.adapters.notices.notices import NOTICE, destination

@@ -17,7 +17,7 @@ from reservation_core.adapters.notices.guarded_network import resolve
 from reservation_core.adapters.notices.webhooks import PostRules, SlackSender, WebhookSender
 from reservation_core.contracts.notices import NoticeBody
 from reservation_core.domain.network.egress import egress_rules
-from reservation_core.domain.notices import NoticeChannel
+from reservation_core.domain.notices.kinds import NoticeChannel
 from reservation_core.ports.people.notices import NotDeliveredError, UndeliverableError
 from tests.clocks import SettableClock
 from tests.integration.reservation_core.adapters.notices.notices import NOTICE, SECRET, destination

@@ -6,7 +6,7 @@ from typing import Any
 import pydantic
 import pytest
 
-from reservation_core.domain.notices import NoticeChannel
+from reservation_core.domain.notices.kinds import NoticeChannel
 from reservation_core.runtime.loops.notices import notice_senders
 from reservation_core.runtime.settings.components import ProcessorSettings
 from reservation_core.runtime.settings.error import SettingsError

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from reservation_core.domain.notices import NoticeChannel, NoticeKind
+from reservation_core.domain.notices.kinds import NoticeChannel, NoticeKind
 from tests.integration.reservation_core.adapters.postgres.conftest import Seed
 
 EVENT = "INSERT INTO events (reservation_id, at, actor, kind) VALUES (:id, :now, 'system', :kind) RETURNING id"

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.notices import (
+from reservation_core.domain.notices.kinds import (
     NoticedEvent,
     NoticeKind,
     NotifiedReservation,
-    notice_of,
     one_line,
     trial_notice,
     verification_notice,
 )
+from reservation_core.domain.notices.words import notice_of
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 BOOKING = NotifiedReservation(

@@ -1,0 +1,1 @@
+"""Notifications: their kinds, and what they say."""
