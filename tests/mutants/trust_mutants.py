@@ -103,9 +103,9 @@ TRUST = (
     Mutant(
         "what was held is given back, too",
         "A finished reservation is charged for the GPU time that it held",
-        BUDGET_TRIGGERS,
-        "        FROM allocations a WHERE a.reservation_id = NEW.id AND NOT a.planned;",
-        "        FROM allocations a WHERE a.reservation_id = NEW.id AND a.planned;",
+        "migrations/versions/0049_arrays.sql",
+        "        JOIN allocations a ON a.reservation_id = held.id AND NOT a.planned;",
+        "        JOIN allocations a ON a.reservation_id = held.id AND a.planned;",
         (f"{SPENDING}::test_a_job_that_ends_early_pays_for_what_it_held",),
     ),
     Mutant(
