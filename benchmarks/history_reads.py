@@ -243,6 +243,11 @@ def _timers(now: datetime, newest: int) -> dict[str, list[Values]]:
         "oldest_gpu_sample": [{"since": now - timedelta(days=days)} for days in (3, 400)],
         "oldest_gpu_minute": [{"since": now - timedelta(days=days)} for days in (3, 400)],
         "sum_up_gpu_use": [{"start": now - timedelta(hours=2), "until": now - timedelta(hours=1)}],
+        "used_gpus": [
+            {"by": "project", "user_id": user, "start": now - timedelta(days=7), "until": now,
+             "starts": [now - timedelta(minutes=30)], "untils": [now]}
+            for user in (None, 2)
+        ],
         "gpu_errors_since": [{"since": now - timedelta(days=7)}],
         "gpu_speeds_of_hour": [{"start": now - timedelta(hours=1), "until": now}],
         "slow_gpus": [{}],
