@@ -80,7 +80,8 @@ class InventoryChange:
     @property
     def replan(self) -> bool:
         """Whether the planner could decide differently now."""
-        return not _PLANNED_BY.isdisjoint(self.after)
+        # The memory of a node counts, that of a GPU does not.
+        return not _PLANNED_BY.isdisjoint(self.after) or (self.index is None and "memory_bytes" in self.after)
 
     @property
     def subject(self) -> str:
