@@ -19,9 +19,7 @@ ADMINISTRATORS_CONDITIONS = frozenset({GpuCondition.QUARANTINED, GpuCondition.MA
 REMOVED_DETAIL = "The cluster no longer reports this node."
 
 # The fields that the planner decides by; other changes don't wake it.
-_PLANNED_BY = frozenset(
-    {"ready", "schedulable", "removed", "gpu_links", "gpu_type", "uuid", "condition", "cpu_milli", "memory_bytes"}
-)
+_PLANNED_BY = frozenset({"ready", "schedulable", "removed", "gpu_links", "gpu_type", "uuid", "condition", "cpu_milli"})
 
 
 @dataclass(frozen=True, slots=True)
