@@ -8,7 +8,7 @@ USECASE = "reservation_core/usecases/jobs/job_files.py"
 
 OF_FOLDERS = "tests/unit/reservation_core/domain/sync/test_folders.py"
 OF_REST = "tests/integration/api_service/jobs/test_job_files.py"
-OF_OLD = "tests/integration/reservation_core/usecases/jobs/test_old_files.py"
+OF_OLD = "tests/integration/reservation_core/usecases/history/test_old_files.py"
 OF_SCANS = "tests/unit/gpu_dev/sync/test_scanning.py"
 
 FILES_OF_JOBS = (

@@ -4,6 +4,7 @@ A list comes from a stranger. What it names must lie in the folder for whoever w
 file system. Only the standard library is imported: jobs read lists with nothing else.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -142,6 +143,11 @@ def entry_of(fields: Mapping[str, Any]) -> FolderEntry:
         chunks=tuple(map(str, fields.get("chunks", ()))),
         target=str(fields.get("target", "")),
     )
+
+
+def entries_in(content: bytes) -> list[FolderEntry]:
+    """The entries of a folder that is stored as JSON."""
+    return [entry_of(one) for one in json.loads(content)]
 
 
 def fields_of(entry: FolderEntry) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from reservation_core.ports.cluster import Cluster
 from reservation_core.ports.history.retention import LockTimeoutError, Place
 from reservation_core.ports.queues import QueueName
 from reservation_core.usecases.gpu_use.keep_use import keep_use
-from reservation_core.usecases.jobs.job_files import remove_old_files
+from reservation_core.usecases.history.old_files import remove_old_files
 
 BATCH = 100
 ROWS = 50

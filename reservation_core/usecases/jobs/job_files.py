@@ -6,16 +6,17 @@ removes folders before chunks.
 
 import json
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from hashlib import sha256
 
-from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import InvalidFolderError, LimitExceededError, NotFoundError, UnknownFolderError
 from reservation_core.domain.model import Reservation
 from reservation_core.domain.sync.folders import (
     FolderEntry,
     chunk_sizes,
     content_bytes,
+    entries_in,
     entry_of,
     fault_of_entries,
     fields_of,
@@ -24,11 +25,6 @@ from reservation_core.domain.sync.job_sync import JobSync
 from reservation_core.ports.jobs.job_files import FileBounds
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.jobs.visible_jobs import no_such_job
-
-OLD_FOLDERS = 100
-OLD_CHUNKS = 1000
-_KEPT_LONGER = timedelta(hours=2)
-"""Chunks are kept longer than folders: their use is noted once an hour."""
 
 
 def read_entries(fields: Sequence[dict[str, object]], most_bytes: int) -> list[FolderEntry]:
@@ -151,34 +147,3 @@ async def keep_results(uow: UnitOfWork, principal: Principal, job_id: str, folde
         raise NotFoundError(f"{job_id} was not asked to keep files. `gpu-dev run --fetch PATH` asks for that.")
     await use_folder(uow, principal.user_id, JobSync(folder), now)
     await uow.files.keep_results(job_id, job.attempt, principal.user_id, bytes.fromhex(folder))
-
-
-def entries_in(content: bytes) -> list[FolderEntry]:
-    """The entries of a stored folder."""
-    return [entry_of(one) for one in json.loads(content)]
-
-
-async def remove_old_files(uow_factory: UnitOfWorkFactory, before: datetime, now: datetime) -> int:
-    """Remove folders and chunks that nothing used since a time; safe to end at any time. Returns how many.
-
-    Chunks go once no older folder is left, as one that an open job begins with is used now, and its chunks are.
-    """
-    async with uow_factory() as uow:
-        folders = await uow.files.old_folders(before, OLD_FOLDERS)
-        for folder in folders:
-            if folder.is_needed:
-                await _use_again(uow, folder.user_id, folder.digest, now)
-        unneeded = [folder for folder in folders if not folder.is_needed]
-        if unneeded:
-            await uow.files.remove_folders(unneeded)
-    if len(folders) == OLD_FOLDERS:
-        return len(unneeded)
-    async with uow_factory() as uow:
-        return len(unneeded) + await uow.files.remove_chunks(before - _KEPT_LONGER, OLD_CHUNKS)
-
-
-async def _use_again(uow: UnitOfWork, user_id: int, digest: bytes, now: datetime) -> None:
-    content = await uow.files.use_folder(user_id, digest, now)
-    if content is not None:
-        wanted = {bytes.fromhex(chunk) for entry in entries_in(content) for chunk in entry.chunks}
-        await uow.files.sizes(user_id, wanted, now)

@@ -8,8 +8,10 @@ import pytest
 
 from reservation_core.domain.sync.folders import EntryKind, FolderEntry
 from reservation_core.ports.jobs.job_files import FileBounds
+from reservation_core.usecases.history import old_files
+from reservation_core.usecases.history.old_files import remove_old_files
 from reservation_core.usecases.jobs import job_files
-from reservation_core.usecases.jobs.job_files import put_folder, remove_old_files, store_chunks
+from reservation_core.usecases.jobs.job_files import put_folder, store_chunks
 from tests.integration.reservation_core.usecases.world import World
 
 BOUNDS = FileBounds(2**40, 2**40, 2**40)
@@ -88,8 +90,8 @@ async def test_results_go_with_their_folder(world: World) -> None:
 
 
 async def test_many_are_removed_in_parts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_files, "OLD_FOLDERS", 2)
-    monkeypatch.setattr(job_files, "OLD_CHUNKS", 2)
+    monkeypatch.setattr(old_files, "OLD_FOLDERS", 2)
+    monkeypatch.setattr(old_files, "OLD_CHUNKS", 2)
     for number in range(5):
         await sent(world, b"%d" % number)
     world.clock.go_on(31 * DAY)

@@ -1,0 +1,37 @@
+"""Removing files that were sent for jobs, or kept by jobs, once nothing has used them for long."""
+
+from datetime import datetime, timedelta
+
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
+from reservation_core.domain.sync.folders import entries_in
+
+OLD_FOLDERS = 100
+OLD_CHUNKS = 1000
+_KEPT_LONGER = timedelta(hours=2)
+"""Chunks are kept longer than folders: their use is noted once an hour."""
+
+
+async def remove_old_files(uow_factory: UnitOfWorkFactory, before: datetime, now: datetime) -> int:
+    """Remove folders and chunks that nothing used since a time; safe to end at any time. Returns how many.
+
+    Chunks go once no older folder is left, as one that an open job begins with is used now, and its chunks are.
+    """
+    async with uow_factory() as uow:
+        folders = await uow.files.old_folders(before, OLD_FOLDERS)
+        for folder in folders:
+            if folder.is_needed:
+                await _use_again(uow, folder.user_id, folder.digest, now)
+        unneeded = [folder for folder in folders if not folder.is_needed]
+        if unneeded:
+            await uow.files.remove_folders(unneeded)
+    if len(folders) == OLD_FOLDERS:
+        return len(unneeded)
+    async with uow_factory() as uow:
+        return len(unneeded) + await uow.files.remove_chunks(before - _KEPT_LONGER, OLD_CHUNKS)
+
+
+async def _use_again(uow: UnitOfWork, user_id: int, digest: bytes, now: datetime) -> None:
+    content = await uow.files.use_folder(user_id, digest, now)
+    if content is not None:
+        wanted = {bytes.fromhex(chunk) for entry in entries_in(content) for chunk in entry.chunks}
+        await uow.files.sizes(user_id, wanted, now)
