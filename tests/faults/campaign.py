@@ -42,6 +42,16 @@ _CHECKS = {
     ).replace("coalesce(b.released_at,", "coalesce(greatest(b.released_at, b.created_at),"),
     "a GPU promised twice": PROMISED_TWICE,
     "jobs with too few or too many GPUs": SHORT,
+    "arrays that lost elements or count them wrongly": """
+        SELECT a.id, a.size, a.made, e.elements, e.ended FROM job_arrays a JOIN reservations r ON r.id = a.id
+        CROSS JOIN LATERAL (
+            SELECT count(*) AS elements, count(*) FILTER (WHERE finished_at IS NOT NULL) AS ended
+            FROM reservations WHERE array_id = a.id) AS e
+        WHERE r.finished_at IS NOT NULL AND (a.made <> e.elements OR e.ended <> e.elements
+              OR a.succeeded + a.failed + a.cancelled + a.expired <> e.elements)""",
+    "preemptible jobs that were promised a start": """
+        SELECT p.reservation_id FROM start_promises p JOIN reservations r ON r.id = p.reservation_id
+        WHERE r.preemptible AND p.promised_start_at IS NOT NULL""",
     "missed promises without a word": """
         SELECT p.reservation_id, p.promised_start_at, r.started_at, r.finished_at
         FROM start_promises p JOIN reservations r ON r.id = p.reservation_id

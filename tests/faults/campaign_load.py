@@ -1,4 +1,4 @@
-"""The load of a campaign: jobs over REST, some with promises, and bookings; what was acknowledged must be there."""
+"""The load of a campaign: jobs of all sorts over REST, and bookings; what was acknowledged must be there."""
 
 import asyncio
 import random
@@ -118,7 +118,23 @@ class Load:
             **shape,
             "duration": self._dice.choice((3, 5, 10)),
             "workload": self._system.records.workload(work=work),
+            **self._terms(),
         }
+
+    def _terms(self) -> dict[str, Any]:
+        """What some jobs ask for besides GPUs."""
+        asked = [
+            {"preemptible": True, "min_runtime": 1},
+            {"preemptible": True, "end_signal": {"signal": "USR1", "before": 1}},
+            {"array": {"size": self._dice.randrange(1, 7), "parallel": self._dice.choice((1, 2, 3))}},
+            {"retries": {"max": 2, "on": ["failed", "node_lost", "preempted"]}},
+            {"resources": {"cpus": 0.1, "memory": "16Mi"}},
+            *[{}] * 5,
+        ]
+        if self.acknowledged:
+            when = self._dice.choice(("succeeded", "ended", "failed", "started"))
+            asked.append({"after": [{"job": self._dice.choice(sorted(self.acknowledged)), "when": when}]})
+        return self._dice.choice(asked)
 
     def _booking(self) -> dict[str, Any]:
         minute = datetime.now(UTC).replace(second=0, microsecond=0)
