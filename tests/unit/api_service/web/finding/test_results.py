@@ -4,7 +4,7 @@ import pytest
 
 from api_service.web.finding.results import groups_of
 from reservation_core.contracts.base import SearchHit
-from reservation_core.domain.model import FoundKind
+from reservation_core.domain.similar_names import FoundKind
 
 
 @pytest.mark.parametrize(
