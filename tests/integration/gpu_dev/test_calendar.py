@@ -117,7 +117,7 @@ def test_a_job_runs_in_a_booking_and_is_counted(system: System) -> None:
     table = system.cli("usage").stdout
     assert re.search(r" COST$", table, re.MULTILINE)
     assert len(re.findall(r"^(?:alice|altogether) .* [\d,]+\.\d\d EUR$", table, re.MULTILINE)) == 2
-    assert system.cli("usage", "-o", "csv").stdout.splitlines()[0].endswith(",cost_EUR")
+    assert system.cli("usage", "-o", "csv").stdout.splitlines()[0].endswith(",cost_EUR,utilised,memory_peak")
     rehearsed = system.cli("explain", "-g", "2", "-d", "30m").stdout
     assert "It costs about 720,000.00 EUR for its whole duration." in rehearsed
     daily = ("-g", "1", "-s", "tomorrow 09:00", "-d", "30m", "--rrule", "FREQ=DAILY;COUNT=3", "--dry-run")
