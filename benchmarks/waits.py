@@ -6,7 +6,7 @@ of STEPS above its running time x U(1, 3), by the round's seed, and belongs to o
 most. `WAITS_ROUNDS` sets the number of seeds, `WAITS_CLUSTERS` names some of the clusters, `WAITS_NODE` sets another
 size of nodes, `WAITS_SLACK` hours of slack to be tried besides, such as `1,24`, `WAITS_PLOT` a file for curves of the
 first round, as SVG. A trace whose users and estimates are known
-goes through `gpu-dev simulate`.
+goes through `gpu-dev simulate`. One cluster, LENT, is played with preemptible jobs as well.
 """
 
 import csv
@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
+from benchmarks import waits_preemptible
 from benchmarks.figures import Figure
 from benchmarks.waits_plot import draw
 from benchmarks.waits_references import EASY, EASY_SMALL, FIRST, REFERENCES, Asked, waits_of
@@ -28,6 +29,9 @@ from reservation_core.domain.simulation.waits import Ended, Waits, ended, summar
 
 CLUSTERS = {"103959": 24, "ee9e8c": 160, "0e4a51": 40, "6c71a0": 44}
 """GPUs of each."""
+
+LENT = "103959"
+"""The cluster that is played with preemptible jobs as well."""
 
 HOURS = (0.25, 0.5, 1, 2, 4, 8, 12, 24, 48, 96, 168, 336, 720, 1440)
 STEPS = tuple(timedelta(hours=hours) for hours in HOURS)
@@ -68,6 +72,9 @@ def measure() -> list[Figure]:
         panels[title] = {rule: played[0][rule].waits for rule in (FIRST, EASY, ARRIVAL, AREA)}
         _print_table(title, played)
         figures += _figures(name, played)
+        if name == LENT:
+            lent = [waits_preemptible.lent(*_played_on(name, seed, node_size), seed) for seed in range(rounds)]
+            figures += waits_preemptible.figures(name, lent)
     if "WAITS_PLOT" in os.environ:
         Path(os.environ["WAITS_PLOT"]).write_text(draw(panels))
     return figures
@@ -96,9 +103,12 @@ def trace(name: str, seed: int) -> list[TraceRow]:
     ]
 
 
+def _played_on(name: str, seed: int, node_size: int) -> tuple[list[TraceJob], list[Node]]:
+    return jobs_of(trace(name, seed), node_size, lambda row: row.ran), cluster(CLUSTERS[name], node_size)
+
+
 def _round(name: str, seed: int, node_size: int) -> Mapping[str, Waits]:
-    jobs = jobs_of(trace(name, seed), node_size, lambda row: row.ran)
-    nodes = cluster(CLUSTERS[name], node_size)
+    jobs, nodes = _played_on(name, seed, node_size)
     answer = {rule: _replayed(jobs, nodes, *how) for rule, how in RULES.items()}
     for rule in REFERENCES:
         answer[rule] = _referred(jobs, nodes, rule)

@@ -14,6 +14,9 @@ from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.model import JobStatus, Reason, ReasonCode, Reservation
 from reservation_core.domain.short_durations import written
 
+RENEWED_EVERY = timedelta(seconds=20)
+"""A range is renewed by so much. Others are promised the GPUs of a preemptible job at most twice that later."""
+
 _WAITS_AGAIN = "It goes back to its place in the queue; there is nothing to do."
 _NEEDED = f"Others need its GPUs, which it gives back as a preemptible job. {_WAITS_AGAIN}"
 
@@ -95,6 +98,11 @@ def lease_end(reservation: Reservation, started_at: datetime, turnaround: timede
     """Until when a preemptible job that started then has its GPUs for sure, and others may not be promised them."""
     kept = min(reservation.preemption.kept, reservation.duration)
     return started_at + kept + turnaround
+
+
+def needs_of(turnaround: timedelta) -> timedelta:
+    """How far ahead a preemptible job's GPUs have to be promised to others for it to be asked for them at once."""
+    return turnaround + 2 * RENEWED_EVERY
 
 
 def explained_run(reservation: Reservation, ends_at: datetime) -> str:

@@ -24,6 +24,8 @@ from reservation_core.domain.policy.fair_share import decayed, ranks
 from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.quota_meters import Amount
 from reservation_core.domain.policy.quota_windows import week_start
+from reservation_core.domain.request_terms import NO_PREEMPTION, Preemption
+from reservation_core.domain.simulation.lenders import Lenders, as_planned
 from reservation_core.domain.simulation.trace_bookings import TraceBooking, booked_rows
 
 _AT_ONCE = 1_000_000
@@ -33,18 +35,23 @@ _RELEASED = 1000
 
 @dataclass(frozen=True, slots=True)
 class TraceJob:
-    """A job of a trace: it asked for `job.length`, and ended by itself after `ran`, if that is shorter."""
+    """A job of a trace: it asked for `job.length`, and ended by itself after `ran`, if that is shorter.
+
+    By its `terms` it may be preemptible. Then each attempt runs from the start.
+    """
 
     job: Waiting
     submitted_at: datetime
     ran: timedelta
+    terms: Preemption = NO_PREEMPTION
 
 
 @dataclass(slots=True)
 class Course:
     """What came of a job. `promised_at` is its promised start; None if it started before it could be promised one.
 
-    `predicted` is what was predicted when it had just come, if it did not start at once.
+    `predicted` is what was predicted when it had just come, if it did not start at once. A preemptible job gave its
+    GPUs back `preemptions` times, and `lost` what it had run by then; `started_at` is the start of its last attempt.
     """
 
     trace_job: TraceJob
@@ -53,6 +60,8 @@ class Course:
     started_at: datetime | None = None
     ended_at: datetime | None = None
     predicted: Prediction | None = None
+    preemptions: int = 0
+    lost: timedelta = timedelta(0)
 
 
 class Replay:
@@ -82,6 +91,7 @@ class Replay:
         if quotas is not None:
             self._picture.set_quotas(quotas)
         self._courses: dict[str, Course] = {}
+        self._lenders = Lenders(self._picture)
         self._holders: dict[str, _Holder] = {}
         self._used: deque[tuple[datetime, str]] = deque()
         self.without_gpus: list[str] = []
@@ -101,10 +111,12 @@ class Replay:
         return self._courses
 
     def _next(self) -> datetime | None:
-        """When the next job or booking ends, the next booking begins, or the next slot comes."""
+        """When the next job or booking ends, the next booking begins, the next slot comes, or a job gives its GPUs."""
         while self._slots and not self._is_current(*self._slots[0]):
             heappop(self._slots)
-        return min((times[0][0] for times in (self._ends, self._begins, self._slots) if times), default=None)
+        times = [times[0][0] for times in (self._ends, self._begins, self._slots) if times]
+        look = self._lenders.next_look()
+        return min(times if look is None else [*times, look], default=None)
 
     def _is_current(self, start: datetime, job_id: str) -> bool:
         course = self._courses[job_id]
@@ -114,20 +126,24 @@ class Replay:
         if self._shares is not None:
             self._shares.note_time(now, self._picture)
         while self._ends and self._ends[0][0] <= now:
-            self._end(heappop(self._ends)[1], now)
+            self._end(*heappop(self._ends), now)
         while self._begins and self._begins[0][0] <= now:
             self._begin(heappop(self._begins)[1])
         while self._slots and self._slots[0][0] <= now:
             heappop(self._slots)
+        self._lenders.renew(now)
         jobs: list[Waiting] = []
         for request in arrived:
             if isinstance(request, TraceBooking):
                 self._book(request)
             else:
-                jobs.append(request.job)
-                self._courses[request.job.id] = Course(request)
-                self._picture.set_reservation(request.job.id, request.job, ())
+                job = as_planned(request.job, request.terms)
+                jobs.append(job)
+                self._courses[job.id] = Course(request)
+                self._picture.set_reservation(job.id, job, ())
         self._plan(now)
+        for job_id, gone_at in self._lenders.ask(now):
+            heappush(self._ends, (gone_at, job_id))
         if self._predictor is not None and jobs:
             for job_id, predicted in self._predictor.predict_starts(self._picture, jobs, now).items():
                 self._courses[job_id].predicted = predicted
@@ -173,6 +189,9 @@ class Replay:
         course.started_at = now
         trace_job = course.trace_job
         job = trace_job.job
+        if trace_job.terms.preemptible:  # it takes from nobody: neither quotas nor fair shares count it
+            heappush(self._ends, (self._lenders.start(job, trace_job.terms, start, trace_job.ran), job_id))
+            return
         gpu_type = self._picture.pools.type_of(start.gpus[0].gpu_id) or ""
         self._holders[job_id] = _Holder(job.asker(gpu_type), job.all_gpus, now)
         self._begin(job_id)
@@ -188,7 +207,24 @@ class Replay:
             if self._shares is not None:
                 self._shares.hold(holder.asker.owner, holder.gpus)
 
-    def _end(self, reservation_id: str, now: datetime) -> None:
+    def _end_preemptible(self, course: Course, at: datetime, now: datetime) -> None:
+        job = course.trace_job.job
+        if not self._lenders.ends(job.id, at):
+            return
+        waits_again = self._lenders.end(job.id)
+        if waits_again and course.started_at is not None:
+            course.preemptions += 1
+            course.lost += now - course.started_at
+            course.started_at = None
+        else:
+            course.ended_at = now
+        self._picture.set_reservation(job.id, as_planned(job, course.trace_job.terms) if waits_again else None, ())
+
+    def _end(self, at: datetime, reservation_id: str, now: datetime) -> None:
+        preemptible = self._courses.get(reservation_id)
+        if preemptible is not None and preemptible.trace_job.terms.preemptible:
+            self._end_preemptible(preemptible, at, now)
+            return
         holder = self._holders.pop(reservation_id)
         if self._shares is not None and holder.has_begun:
             self._shares.hold(holder.asker.owner, -holder.gpus)

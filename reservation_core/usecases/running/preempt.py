@@ -12,12 +12,10 @@ from datetime import datetime, timedelta
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.changes import Event, GpusNeeded, SignalDue
 from reservation_core.domain.jobs.lifecycle import decide
+from reservation_core.domain.jobs.preemption import RENEWED_EVERY, needs_of
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.carry_out import carry_out
-
-RENEWED_EVERY = timedelta(seconds=20)
-"""A range is renewed by so much. Others are promised the GPUs of a preemptible job at most twice that later."""
 
 _BATCH = 500
 
@@ -32,11 +30,6 @@ class PreemptionReport:
 
     def __bool__(self) -> bool:
         return bool(self.signalled or self.asked)
-
-
-def needs_of(turnaround: timedelta) -> timedelta:
-    """How far ahead a preemptible job's GPUs have to be promised to others for it to be asked for them at once."""
-    return turnaround + 2 * RENEWED_EVERY
 
 
 async def preempt(uow_factory: UnitOfWorkFactory, clock: Clock, turnaround: timedelta) -> PreemptionReport:

@@ -6,10 +6,11 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from reservation_core.contracts.queue_messages import PodOperation
+from reservation_core.domain.jobs.preemption import RENEWED_EVERY, needs_of
 from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode
 from reservation_core.domain.policy.limits import Scope
 from reservation_core.domain.request_terms import ASKED_WITHIN
-from reservation_core.usecases.running.preempt import RENEWED_EVERY, PreemptionReport, needs_of, preempt
+from reservation_core.usecases.running.preempt import PreemptionReport, preempt
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
 from tests.integration.reservation_core.usecases.planning.test_project_quotas import rule
