@@ -56,7 +56,7 @@ BY_KEY = frozenset(
     store_learnt_waits keep_needed_jobs needed_jobs add_dependencies dependencies_of take_news
     lock_user_of_files add_sent_chunks sent_bytes_of sent_chunk_sizes use_sent_chunks put_sent_folder use_sent_folder
     sent_folder sent_chunk_data put_job_results job_results_of remove_sent_folders
-    take_array_news forget_array_news note_array open_elements make_elements
+    take_array_news forget_array_news note_array open_elements make_elements renew_leases
     """.split()  # noqa: SIM905 - names, one after the other
 )
 
@@ -204,8 +204,11 @@ def _timers(now: datetime, newest: int) -> dict[str, list[Values]]:
         "jobs_with_news": [{"limit": 200}],
         "arrays_with_news": [{"scanned": 2000, "limit": 100}],
         "end_signals_due": [{"now": now, "limit": 500}],
-        "gpus_needed": [{"now": now, "needs_s": 50.0, "limit": 500}],
-        "renew_leases": [{"now": now, "needs_s": 50.0, "while_s": 20.0, "turnaround_s": 10.0, "limit": 500}],
+        "shares_needed": [{"now": now, "needs_s": 50.0}],
+        "gpus_needed": [{"now": now, "needs_s": 50.0, "lacking": [], "limit": 500}],
+        "leases_due": [
+            {"now": now, "needs_s": 50.0, "while_s": 20.0, "turnaround_s": 10.0, "lacking": [], "limit": 500}
+        ],
         "due_reservations": [{"now": now, "limit": 100}],
         "next_end": [{}],
         "warnable_reservations": [{"now": now, "thresholds": [300, 900], "farthest_s": 900.0, "limit": 100}],

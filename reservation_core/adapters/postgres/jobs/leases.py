@@ -1,11 +1,13 @@
 """What becomes of running jobs before their end: signals, and whether preemptible ones keep their GPUs."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.connection.queries import statement
+from reservation_core.adapters.postgres.jobs.reservations import LEDGER_CONSTRAINTS, violates
 
 
 class Leases:
@@ -23,30 +25,50 @@ class Leases:
         return [row.id for row in found]
 
     async def needed(self, now: datetime, needs: timedelta, limit: int) -> list[str]:
-        """Running preemptible jobs whose GPUs others need within `needs`, or whose time since then is over."""
-        parameters = {"now": now, "needs_s": needs.total_seconds(), "limit": limit}
+        """Running preemptible jobs whose time since they were asked is over, or in whose place others are so soon.
+
+        Others need their GPUs within `needs`, or CPUs and memory of their node.
+        """
+        parameters = {
+            "now": now,
+            "needs_s": needs.total_seconds(),
+            "lacking": await self._lacking(now, needs),
+            "limit": limit,
+        }
         found = await self._connection.execute(statement("gpus_needed"), parameters)
         return [row.id for row in found]
+
+    async def _lacking(self, now: datetime, needs: timedelta) -> list[str]:
+        parameters = {"now": now, "needs_s": needs.total_seconds()}
+        return [row.id for row in await self._connection.execute(statement("shares_needed"), parameters)]
 
     async def renew(
         self, now: datetime, needs: timedelta, renewed_every: timedelta, turnaround: timedelta, limit: int
     ) -> int:
-        """Renew the ranges of preemptible jobs whose GPUs nobody else has next; returns how many.
-
-        Renews nothing where somebody took such a GPU in this moment: the next call sees that.
-        """
+        """Renew the ranges of preemptible jobs in whose place nobody else is next; returns how many."""
         parameters = {
             "now": now,
             "needs_s": needs.total_seconds(),
             "while_s": renewed_every.total_seconds(),
             "turnaround_s": turnaround.total_seconds(),
+            "lacking": await self._lacking(now, needs),
             "limit": limit,
         }
+        found = await self._connection.execute(statement("leases_due"), parameters)
+        untils = {row.id: row.until for row in found}
+        if not untils or await self._lengthen(untils):
+            return len(untils)
+        # Somebody took a GPU in this moment, or a node has less than it had: that bounds only the jobs there.
+        return sum([await self._lengthen({job_id: until}) for job_id, until in untils.items()])
+
+    async def _lengthen(self, untils: Mapping[str, datetime]) -> bool:
+        """Let these ranges end then; false when the ledger refuses that."""
+        parameters = {"ids": list(untils), "untils": list(untils.values())}
         try:
             async with self._connection.begin_nested():
-                row = (await self._connection.execute(statement("renew_leases"), parameters)).one()
+                await self._connection.execute(statement("renew_leases"), parameters)
         except IntegrityError as error:
-            if "allocations_calendar" not in str(error.orig):
+            if not violates(error, *LEDGER_CONSTRAINTS):
                 raise
-            return 0
-        return int(row.renewed)
+            return False
+        return True

@@ -14,6 +14,7 @@ from reservation_core.usecases.running.preempt import PreemptionReport, preempt
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
 from tests.integration.reservation_core.usecases.planning.test_project_quotas import rule
+from tests.integration.reservation_core.usecases.planning.test_shares import has
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, World, pod
 
 AT_ONCE = timedelta(0)
@@ -215,3 +216,50 @@ async def test_the_database_keeps_the_terms(world: World, change: str) -> None:
     job = await world.submitted(preemptible=True, min_runtime=60, end_signal=SIGNAL)
     with pytest.raises(IntegrityError):
         await world.sql(f"UPDATE reservations SET {change} WHERE id = :id", id=job)
+
+
+async def test_of_two_beside_a_job_that_asks_for_cpus_the_younger_makes_room(bookings: BookingWorld) -> None:
+    """Neither has a GPU that is needed, and there are enough CPUs for one of them."""
+    world = bookings.world
+    await world.sql("UPDATE gpus SET node_id = 1, index = index + 2 WHERE node_id = 2")
+    await has(world)
+    older = await world.ran(gpus=1, preemptible=True)
+    await bookings.at(START + MINUTE)
+    younger = await world.ran(gpus=1, preemptible=True)
+    await look(bookings)
+    needed = await world.submitted(gpus=1, resources={"cpus": 10})
+    await world.plan(slots=True)
+    assert (await world.row(needed)).status is JobStatus.QUEUED
+    assert (await look(bookings)).asked == 1
+    assert [(await world.row(job)).status for job in (older, younger)] == [JobStatus.RUNNING, JobStatus.ENDING]
+    await gone(world, younger)
+    await bookings.at(START + 2 * MINUTE)
+    await world.plan()
+    assert (await world.row(needed)).status is JobStatus.STARTING
+
+
+async def test_a_job_that_has_most_cpus_of_a_node_makes_room_for_one_on_another_gpu(bookings: BookingWorld) -> None:
+    world = bookings.world
+    await has(world)
+    greedy = await world.ran(gpus=1, nodes=2, preemptible=True, resources={"cpus": 13})
+    await look(bookings)
+    needed = await world.submitted(gpus=1)
+    await world.plan(slots=True)
+    assert (await world.row(needed)).status is JobStatus.QUEUED
+    assert (await look(bookings, START + timedelta(seconds=1))).asked == 1
+    await gone(world, greedy)
+    await world.plan()
+    assert (await world.row(needed)).status is JobStatus.STARTING
+
+
+async def test_a_range_that_can_not_be_renewed_keeps_no_other_from_that(bookings: BookingWorld) -> None:
+    """A node has become smaller than what its jobs have."""
+    world = bookings.world
+    await has(world)
+    jobs = [await world.ran(gpus=2, preemptible=True, resources={"cpus": 13}) for _ in range(2)]
+    await look(bookings)
+    node = (await world.cards(jobs[0]))[0].node
+    await world.sql("UPDATE nodes SET cpu_milli = 8000 WHERE name = :name", name=node)
+    await bookings.at(START + RENEWED_EVERY * 1.5)
+    assert (await look(bookings)).renewed == 1
+    assert [(await world.row(job)).status for job in jobs] == [JobStatus.RUNNING] * 2
