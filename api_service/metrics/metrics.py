@@ -122,12 +122,15 @@ class ApiMetrics:
         self._begin_at_zero()
         self._wait = Histogram(
             "gpu_dev_job_wait_seconds",
-            "Submission to start, of jobs as they end.",
+            "Submission to the first start, of jobs as they end.",
             buckets=_LONG_BUCKETS,
             registry=registry,
         )
         self._run = Histogram(
-            "gpu_dev_job_run_seconds", "Start to end, of jobs as they end.", buckets=_LONG_BUCKETS, registry=registry
+            "gpu_dev_job_run_seconds",
+            "The last start to the end, of jobs as they end.",
+            buckets=_LONG_BUCKETS,
+            registry=registry,
         )
 
     def _begin_at_zero(self) -> None:
@@ -199,8 +202,9 @@ class ApiMetrics:
             ended = await uow.measurements.ended(self._seen_event, newest, _PAGE)
             for job in ended:
                 self._ended.labels(job.status.value).inc()
+                if job.first_started_at is not None:
+                    self._wait.observe((job.first_started_at - job.created_at).total_seconds())
                 if job.started_at is not None:
-                    self._wait.observe((job.started_at - job.created_at).total_seconds())
                     self._run.observe((job.finished_at - job.started_at).total_seconds())
             self._seen_event = ended[-1].event_id if len(ended) == _PAGE else newest
             if len(ended) < _PAGE:

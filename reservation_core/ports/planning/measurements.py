@@ -9,11 +9,12 @@ from reservation_core.domain.model import JobStatus, ReservationKind
 
 @dataclass(frozen=True, slots=True)
 class FinishedJob:
-    """A finished job, with the event of its end."""
+    """A finished job, with the event of its end. One that ran more than once has `started_at` of its last run."""
 
     event_id: int
     status: JobStatus
     created_at: datetime
+    first_started_at: datetime | None
     started_at: datetime | None
     finished_at: datetime
 

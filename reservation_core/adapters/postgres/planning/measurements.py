@@ -33,7 +33,14 @@ class Measurements(StatementRunner):
         """Jobs whose final event is in (after_event, up_to_event], in event order."""
         rows = await self._run("ended_jobs", after_event=after_event, up_to_event=up_to_event, limit=limit)
         return [
-            FinishedJob(row.event_id, JobStatus(row.status), row.created_at, row.started_at, row.finished_at)
+            FinishedJob(
+                row.event_id,
+                JobStatus(row.status),
+                row.created_at,
+                row.first_started_at,
+                row.started_at,
+                row.finished_at,
+            )
             for row in rows
         ]
 

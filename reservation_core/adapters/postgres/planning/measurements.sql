@@ -20,8 +20,11 @@ SELECT status, sum(jobs) AS jobs FROM (
 SELECT id FROM events WHERE at < :settled_before ORDER BY id DESC LIMIT 1;
 
 -- name: ended_jobs
--- Jobs whose final event is in a range of the audit log, in order.
-SELECT e.id AS event_id, r.status, r.created_at, r.started_at, r.finished_at
+-- Jobs whose final event is in a range of the audit log, in order. Those that were queued again have their former starts in
+-- the ledger.
+SELECT e.id AS event_id, r.status, r.created_at, r.started_at, r.finished_at,
+       least(r.started_at, (SELECT min(a.ran_from) FROM allocations a
+                            WHERE a.reservation_id = r.id AND (r.attempt > 1 OR r.started_at IS NULL))) AS first_started_at
 FROM events e JOIN reservations r ON r.id = e.reservation_id
 WHERE e.id > :after_event AND e.id <= :up_to_event AND e.before IS DISTINCT FROM e.after
   AND e.after IN ('succeeded', 'failed', 'cancelled', 'expired') AND r.finished_at IS NOT NULL AND r.kind = 'job'

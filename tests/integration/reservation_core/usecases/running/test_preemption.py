@@ -10,6 +10,7 @@ from reservation_core.domain.jobs.preemption import RENEWED_EVERY, needs_of
 from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode
 from reservation_core.domain.policy.limits import Scope
 from reservation_core.domain.request_terms import ASKED_WITHIN
+from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.running.preempt import PreemptionReport, preempt
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
@@ -263,3 +264,17 @@ async def test_a_range_that_can_not_be_renewed_keeps_no_other_from_that(bookings
     await bookings.at(START + RENEWED_EVERY * 1.5)
     assert (await look(bookings)).renewed == 1
     assert [(await world.row(job)).status for job in jobs] == [JobStatus.RUNNING] * 2
+
+
+async def test_its_runs_before_the_last_do_not_count_as_waiting(bookings: BookingWorld) -> None:
+    world = bookings.world
+    job = await world.ran(gpus=2, nodes=2, preemptible=True)
+    await world.submitted(gpus=2, nodes=2, duration=60)
+    await world.plan(slots=True)
+    await look(bookings, START + HOUR)
+    await gone(world, job)
+    async with world.uow() as uow:
+        await cancel(uow, world.who, job, None, world.clock.now())
+    async with world.uow() as uow:
+        [ended] = await uow.measurements.ended(0, await uow.measurements.newest_event(START + 2 * HOUR), 10)
+    assert (ended.first_started_at, ended.started_at) == (START, None)
