@@ -15,6 +15,7 @@ from reservation_core.domain.changes import (
     WakePlanner,
 )
 from reservation_core.domain.event_kinds import JobEventKind
+from reservation_core.domain.jobs.preemption import end_for_maintenance
 from reservation_core.domain.jobs.retries import is_retried
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reason, ReasonCode, Reservation
 
@@ -74,6 +75,9 @@ def _end_now(reservation: Reservation, event: DrainBefore, now: datetime) -> Dec
     if reservation.status is JobStatus.STARTING:
         detail = f"{event.why} It goes back to its place in the queue; there is nothing to do."
         after = replace(after, outcome=JobStatus.QUEUED, reason=Reason(ReasonCode.REQUEUED, detail))
+    elif reservation.preemption.preemptible:
+        after, effects = end_for_maintenance(after, now)
+        return _ends_now(after, now), (*cut, *effects, _record(event, now))
     else:
         detail = f"{event.why} It was ended for that; submit it again."
         after = replace(after, outcome=JobStatus.EXPIRED, reason=Reason(ReasonCode.MAINTENANCE, detail))

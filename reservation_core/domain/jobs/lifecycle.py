@@ -264,6 +264,10 @@ def _fail(reservation: Reservation, reason: Reason, kind: JobEventKind) -> Decis
     """Delete the pods, which can't go on, then fail."""
     if reservation.status not in (JobStatus.STARTING, JobStatus.RUNNING):
         return reservation, ()
+    asked_at = reservation.preemption.asked_at
+    if asked_at is not None:  # it had nothing to do but to end and wait again
+        after, effects = end_to_wait_again(reservation, asked_at, reservation.reason.detail)
+        return after, (*effects, Record(kind))
     after = replace(reservation, status=JobStatus.ENDING, outcome=JobStatus.FAILED, reason=reason)
     return after, (DeletePods(), Record(kind))
 

@@ -19,6 +19,7 @@ RENEWED_EVERY = timedelta(seconds=20)
 
 _WAITS_AGAIN = "It goes back to its place in the queue; there is nothing to do."
 _NEEDED = f"Others need its GPUs, which it gives back as a preemptible job. {_WAITS_AGAIN}"
+_MAINTAINED = f"Maintenance needs its GPUs, which it gives back as a preemptible job. {_WAITS_AGAIN}"
 
 
 def end_signal_due(reservation: Reservation, now: datetime) -> Decision:
@@ -72,6 +73,11 @@ def end_to_wait_again(reservation: Reservation, now: datetime, detail: str) -> D
         idle=None,
     )
     return after, (DeletePods(), Record(JobEventKind.PREEMPTED, data={"attempt": reservation.attempt}))
+
+
+def end_for_maintenance(reservation: Reservation, now: datetime) -> Decision:
+    """End a running preemptible job at an end that maintenance has set, which asks nobody to submit it again."""
+    return end_to_wait_again(reservation, now, _MAINTAINED)
 
 
 def is_preempted(reservation: Reservation) -> bool:

@@ -9,9 +9,12 @@ import pytest
 from reservation_core.domain.changes import (
     CancelRequested,
     DeletePods,
+    DrainBefore,
     EndReached,
+    Event,
     ExtendRequested,
     GpusNeeded,
+    NodeFenced,
     PodsFinished,
     PodsGone,
     PodsLost,
@@ -162,10 +165,39 @@ def test_any_job_is_signalled_once_before_its_end() -> None:
     assert ended.outcome is JobStatus.EXPIRED
 
 
-def test_a_job_that_loses_its_node_meanwhile_has_lost_it() -> None:
+@pytest.mark.parametrize(
+    "event", [PodsLost("It is gone.", ReasonCode.EVICTED), NodeFenced("n1", "root", None, max_starts=3)], ids=repr
+)
+def test_a_job_that_loses_its_node_after_it_was_asked_waits_again(event: Event) -> None:
     job = asked(running(Preemption(True, end_signal=SIGNAL)), START + MINUTE)
-    lost, _ = transition(job, PodsLost("gone", ReasonCode.NODE_LOST), START + 2 * MINUTE)
-    assert (lost.outcome, lost.reason.code) == (JobStatus.FAILED, ReasonCode.NODE_LOST)
+    job, effects = transition(job, event, START + 2 * MINUTE)
+    assert DeletePods() in effects
+    assert (job.status, job.outcome, job.reason.code) == (JobStatus.ENDING, JobStatus.QUEUED, ReasonCode.PREEMPTED)
+
+
+def test_maintenance_for_now_lets_it_wait_again() -> None:
+    job = running(Preemption(True, 30 * MINUTE))
+    window = DrainBefore(START + MINUTE, START + 200 * MINUTE, GRACE, "Maintenance of n1.", "root")
+    job, effects = transition(job, window, START + MINUTE)
+    assert (job.status, job.outcome, job.ends_at) == (JobStatus.ENDING, JobStatus.QUEUED, START + MINUTE)
+    assert DeletePods() in effects
+    assert SetRangeEnd(START + MINUTE) in effects
+    job, _ = transition(job, PodsGone(), START + 2 * MINUTE)
+    assert (job.status, job.preemption.times) == (JobStatus.QUEUED, 1)
+
+
+def test_maintenance_within_its_least_time_lets_it_wait_again_as_it_begins() -> None:
+    job = running(Preemption(True, 30 * MINUTE))
+    window = DrainBefore(START + 20 * MINUTE, START + 200 * MINUTE, GRACE, "Maintenance of n1.", "root")
+    job, _ = transition(job, window, START + MINUTE)
+    assert (job.status, job.ends_at) == (JobStatus.RUNNING, START + 20 * MINUTE - GRACE)
+    job, _ = transition(job, EndReached(), START + 20 * MINUTE - GRACE)
+    assert (job.status, job.outcome, job.reason.code) == (JobStatus.ENDING, JobStatus.QUEUED, ReasonCode.PREEMPTED)
+
+
+def test_at_its_own_end_it_has_ended() -> None:
+    job, _ = transition(running(Preemption(True)), EndReached(), START + 120 * MINUTE)
+    assert (job.outcome, job.reason.code) == (JobStatus.EXPIRED, ReasonCode.DURATION_REACHED)
 
 
 def test_preemptions_are_no_failed_starts() -> None:
