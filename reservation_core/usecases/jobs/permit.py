@@ -74,6 +74,8 @@ async def permit_extension(uow: UnitOfWork, job: Reservation, by: timedelta, now
         if job.status is not JobStatus.QUEUED:
             longer = replace(longer, gpu_type=gpu_type)
         broken = never_on_any(longer, policy, now) or check(replace(more, gpu_type=gpu_type), policy, usage, now)
+    if job.preemption.preemptible:
+        broken = [rule for rule in broken if rule.code not in QUOTAS]
     if broken:
         raise not_permitted(broken)
 

@@ -11,12 +11,13 @@ from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode
 from reservation_core.domain.policy.limits import Scope
 from reservation_core.domain.request_terms import ASKED_WITHIN
 from reservation_core.usecases.jobs.cancel import cancel
+from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.running.preempt import PreemptionReport, preempt
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
 from tests.integration.reservation_core.usecases.planning.test_project_quotas import rule
 from tests.integration.reservation_core.usecases.planning.test_shares import has
-from tests.integration.reservation_core.usecases.world import ALLOWANCE, World, pod
+from tests.integration.reservation_core.usecases.world import ALLOWANCE, LONGEST, World, pod
 
 AT_ONCE = timedelta(0)
 SIGNAL = {"signal": "USR1", "before": 300}
@@ -154,6 +155,10 @@ async def test_it_counts_for_no_quota(bookings: BookingWorld) -> None:
         holdings = await uow.policies.held_by_all(world.clock.now(), promised=True)
     assert {holding.reservation_id for holding in holdings} == {own}
     assert spent == []
+    for job in (free, await world.submitted(gpus=2, preemptible=True)):
+        async with world.uow() as uow:
+            await extend(uow, world.who, job, HOUR, None, LONGEST, world.clock.now())
+        assert (await world.row(job)).duration == 2 * HOUR
 
 
 async def test_of_two_the_one_that_loses_least_makes_room(bookings: BookingWorld) -> None:
