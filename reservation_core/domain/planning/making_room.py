@@ -8,7 +8,7 @@ any. Nor is room made for jobs that ask for CPUs or memory, or on nodes with suc
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 
 from reservation_core.domain.calendar import FOREVER, Row, length_micros
 from reservation_core.domain.plan import PlannedSlot, Waiting
@@ -27,6 +27,9 @@ MOST_TRIES = 30
 
 MOST_NODES = 64
 """On how many nodes with enough free GPUs a place is looked for, beginning with those that have least."""
+
+MOST_COMPARED = 64
+"""With how many other nodes those of a fit are compared for what preemptible jobs would lose there."""
 
 Find = Callable[[Waiting, int], tuple[Pool, Fit] | None]
 """The earliest fit, before a time, of a job that is nowhere in the calendar."""
@@ -188,7 +191,11 @@ def with_fewest_lost(picture: Picture, job: Waiting, pool: Pool, fit: Fit, inste
     offers: list[Offer] = []
     masks: dict[int, tuple[int, dict[str, int]]] = {}
     losses: dict[str, int] = {}
-    for node in pool.nodes:
+    own = [node for node, _ in fit.spots]
+    taken = {node.position for node in own}
+    for node in chain(own, (node for node in pool.nodes if node.position not in taken)):
+        if len(offers) == len(own) + MOST_COMPARED:
+            break
         position = node.position
         if never >> position & 1 or len(node.cards) < job.gpus:
             continue

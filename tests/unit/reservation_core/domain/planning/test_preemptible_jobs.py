@@ -4,16 +4,21 @@ Their leases are renewed and they are asked for their GPUs as `usecases.running.
 long as it ever may after that.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.model import Node
 from reservation_core.domain.plan import Commitment, PlannedSlot, Start, Waiting
+from reservation_core.domain.planning import making_room
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
+from reservation_core.domain.planning.making_room import MOST_COMPARED
+from reservation_core.domain.pools.least_loss import Choice, Offer, fewest_lost
 from reservation_core.domain.request_terms import EndSignal, Preemption, SignalName
 from tests.unit.reservation_core.domain.planning.worlds import T0, at, job, node, snapshot
 
@@ -233,3 +238,24 @@ def test_it_does_not_start_while_others_may_be_outside_memory() -> None:
     assert picture.common.needs_refill(1) == [("h100", (0, 1))]
     picture.common.refill("h100", (), complete=True)
     assert [start.id for start in picture.plan_starts(T0, 10)] == ["job-1"]
+
+
+def test_of_a_large_pool_some_nodes_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are, and the first that fit are among them."""
+    compared: list[set[int]] = []
+
+    def fewest(offers: Sequence[Offer], gpus: int, nodes: int, losses: Mapping[str, int]) -> Choice | None:
+        compared.append({offer.node for offer in offers})
+        return fewest_lost(offers, gpus, nodes, losses)
+
+    monkeypatch.setattr(making_room, "fewest_lost", fewest)
+    nodes = nodes_of([1] * 3 * MOST_COMPARED)
+    rows = [
+        Commitment(f"old-{number}", gpu.id, T0 - number * LOOK, T0 + WHILE, True, preemptible=True)
+        for number, gpu in enumerate(gpu for one in nodes for gpu in one.gpus)
+    ]
+    picture = CalendarPicture(snapshot(nodes, rows, [job(1), job(2, 1, 2)]))
+    assert picture.plan_starts(T0, 10) == []
+    slots = picture.plan_slots(T0, 10, 10).slots
+    assert [len(slot.gpus) for slot in slots] == [1, 2]
+    assert [len(some) for some in compared] == [MOST_COMPARED + 1, MOST_COMPARED + 2]
