@@ -63,7 +63,7 @@ WHERE r.status = 'running' AND r.preemptible
           JOIN allocations o ON o.gpu_id = a.gpu_id AND o.reservation_id <> a.reservation_id AND o.released_at IS NULL
           WHERE a.reservation_id = r.id AND a.released_at IS NULL
             AND lower(o.during) <= CAST(:now AS timestamptz) + coalesce(r.end_signal_before, '0') + make_interval(secs => CAST(:needs_s AS float8)))) END
-ORDER BY r.id LIMIT :limit;
+ORDER BY r.ends_at LIMIT :limit;
 
 -- name: leases_due
 -- Running preemptible jobs whose ranges are nearly over and whose GPUs nobody else has next, and until when these last then.
@@ -83,7 +83,7 @@ WHERE r.status = 'running' AND r.preemptible AND r.preempted_at IS NULL AND u.un
       SELECT FROM allocations a
       JOIN allocations o ON o.gpu_id = a.gpu_id AND o.reservation_id <> a.reservation_id AND o.released_at IS NULL
       WHERE a.reservation_id = r.id AND a.released_at IS NULL AND lower(o.during) < u.until)
-ORDER BY r.id LIMIT :limit FOR NO KEY UPDATE OF r SKIP LOCKED;
+ORDER BY r.ends_at LIMIT :limit FOR NO KEY UPDATE OF r SKIP LOCKED;
 
 -- name: renew_leases
 -- The ranges of these jobs, whose rows are locked, last longer. The planner is told of them.

@@ -105,3 +105,22 @@ async def test_repeated_statements_do_not_walk_through_history(database_url: str
         if (found := faults(name, dict(cases[name][number]), without[name, number], read))
     ]
     assert not wrong, "\n".join(wrong)
+
+
+async def test_who_makes_room_is_found_among_those_that_run(database_url: str) -> None:
+    """Also where so many jobs run that a walk through all of them by id seems short."""
+    now = datetime.now(UTC)
+    present = Present(nodes=250, users=50, running=2_000, active=50, waiting=300, bookings=100)
+    await add_present(database_url, present, now)
+    await add_past(database_url, present, Past(jobs=10_000, bookings=500, events=50_000), now)
+    engine = open_engine(database_url, pool=1, application="tests")
+    async with engine.connect() as connection, connection.begin() as taken_back:
+        await connection.exec_driver_sql("UPDATE reservations SET preemptible = true WHERE status = 'running'")
+        await connection.exec_driver_sql("ANALYZE reservations")
+        for name in ("end_signals_due", "gpus_needed", "leases_due"):
+            for values in repeated(now, present.gpus, NEWEST)[name]:
+                read = await explain(connection, name, values)
+                rows = sum(visited(node) for node in read.nodes if table_of(node) == "reservations")
+                assert rows <= present.running, (name, rows)
+        await taken_back.rollback()
+    await engine.dispose()
