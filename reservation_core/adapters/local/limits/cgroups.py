@@ -13,6 +13,8 @@ from reservation_core.domain.request_terms import Resources
 _log = structlog.get_logger(__name__)
 _CONTROLLERS = frozenset({"cpu", "memory"})
 _PERIOD_US = 100_000
+_LEAST_US = 1000
+"""The kernel refuses less."""
 
 
 class PodCgroups:
@@ -54,7 +56,8 @@ class PodCgroups:
         group = self.root / pod
         group.mkdir(exist_ok=True)
         if asked.share.cpu_milli is not None:
-            (group / "cpu.max").write_text(f"{asked.share.cpu_milli * _PERIOD_US // 1000} {_PERIOD_US}")
+            quota_us = max(_LEAST_US, asked.share.cpu_milli * _PERIOD_US // 1000)
+            (group / "cpu.max").write_text(f"{quota_us} {_PERIOD_US}")
         if asked.share.memory_bytes is not None:
             (group / "memory.max").write_text(str(asked.share.memory_bytes))
         return group

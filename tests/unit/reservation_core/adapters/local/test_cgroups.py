@@ -29,6 +29,12 @@ def test_a_pod_is_kept_to_what_its_job_asked_for(folder: Path) -> None:
     assert not (only / "cpu.max").exists()
 
 
+def test_the_kernel_takes_no_less_than_a_hundredth_of_a_cpu(folder: Path) -> None:
+    group = PodCgroups.open(folder).make("job-a-1-0", Resources(Share(1, None)))
+    assert group is not None
+    assert (group / "cpu.max").read_text() == "1000 100000"
+
+
 def test_a_job_that_asks_for_neither_has_no_group(folder: Path) -> None:
     groups = PodCgroups.open(folder)
     assert groups.make("job-a-1-0", None) is None
