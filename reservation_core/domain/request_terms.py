@@ -72,6 +72,8 @@ def written_end_signal(signal: SignalName, before: timedelta) -> str:
     return f"{signal.value}@{int(before.total_seconds())}"
 
 
+LONGEST_MIN_RUNTIME = timedelta(hours=4)
+"""So long a preemptible job keeps its GPUs at most, beside all quotas and whoever waits for them."""
 ASKED_WITHIN = timedelta(seconds=5)
 """A preemptible job is asked for its GPUs so soon after others need them."""
 
@@ -113,6 +115,9 @@ def fault_of_preemption(
         return "min_runtime: only a preemptible job has one; set preemptible, or leave it out"
     if min_runtime is not None and min_runtime > duration:
         return f"min_runtime: must be at most the duration, {written(duration)}"
+    if min_runtime is not None and min_runtime > LONGEST_MIN_RUNTIME:
+        longest = written(LONGEST_MIN_RUNTIME)
+        return f"min_runtime: must be at most {longest}, as it counts for no quota; for longer, leave out preemptible"
     if preemptible and booking_id is not None:
         return "preemptible: a job in a booking has the booking's GPUs; leave out preemptible, or the booking"
     return None

@@ -40,6 +40,7 @@ async def test_other_jobs_have_no_such_fields(alice: httpx.AsyncClient) -> None:
         ({"min_runtime": 60}, "min_runtime"),
         ({"preemptible": True, "min_runtime": 86_400 * 30}, "min_runtime"),
         ({"preemptible": True, "min_runtime": 0}, "min_runtime"),
+        ({"preemptible": True, "min_runtime": 4 * 3600 + 1, "duration": "PT5H"}, "at most 4h"),
         ({"preemptible": "yes"}, "preemptible"),
         ({"preemptible": 1}, "preemptible"),
         ({"preemptible": True, "booking_id": "bkg-1"}, "preemptible"),
