@@ -53,7 +53,8 @@ def read_chunks(file: Path, size: int) -> Iterator[bytes]:
 def write_entries(root: Path, entries: Sequence[FolderEntry], data: Iterable[tuple[bytes, bytes]]) -> None:
     """Write entries, which were checked, below a folder. `data` are their different chunks, in the order of entries.
 
-    Whatever is in the way is replaced and never followed: a link in the place of a folder is removed.
+    Files and links in the way are replaced and never followed: a link in the place of a folder is removed. A folder
+    that has something in it is never removed: OSError.
     """
     frames = iter(data)
     places: dict[str, tuple[Path, int]] = {}
@@ -132,10 +133,8 @@ def _make_folder(path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove what is there; a folder with all that is in it."""
+    """Remove what is there, but no folder that has something in it: OSError."""
     if path.is_dir() and not path.is_symlink():
-        for below in path.iterdir():
-            _remove(below)
         path.rmdir()
     else:
         with suppress(FileNotFoundError):

@@ -11,6 +11,7 @@ from gpu_dev.sync.scanning import chunks_of_last_look, scan
 from gpu_dev.terminal import say
 from reservation_core.domain.sync.folders import FolderEntry, chunk_sizes, content_bytes, entry_of, fault_of_entries
 from reservation_core.domain.sync.frames import PACK_BYTES, packs
+from reservation_core.domain.sync.job_sync import HERE, fault_of_kept
 
 _TRIES = 3
 _MIB = 2**20
@@ -42,13 +43,16 @@ def bring_results(calls: FileCalls, job_id: str, into: Path) -> int:
     """Write what a job has kept into a folder; returns the number of files. Raises ClientError and UsageError."""
     found = calls.results(job_id)
     entries = [entry_of(one) for one in found.entries]
-    if (fault := fault_of_entries(entries)) is not None:
+    if (fault := fault_of_entries(entries) or fault_of_kept([HERE], entries)) is not None:
         raise UsageError(f"What {job_id} has kept is not written here: {fault}.")
     try:
         into.mkdir(parents=True, exist_ok=True)
         write_entries(into, entries, calls.results_data(job_id, found.chunks))
     except OSError as error:
-        raise UsageError(f"{error.filename or into} can't be written: {error.strerror}.") from error
+        raise UsageError(
+            f"{error.filename or into} can't be written: {error.strerror}. "
+            f"Write elsewhere: gpu-dev fetch {job_id} --to DIR"
+        ) from error
     except UnusableFileError as error:
         raise ClientError(f"{error}. Try again: gpu-dev fetch {job_id}") from error
     return len(entries)

@@ -332,8 +332,9 @@ async def _unknown_files(
     try:
         has_command = bool(body.workload.command)
         refuse_files(services.settings.cluster, has_command=has_command, working_dir=body.workload.working_dir)
-        async with services.runtime.uow(one_statement=True) as uow:
-            await use_folder(uow, caller.user_id, asked.asked, now)
+        if asked.folder is not None:
+            async with services.runtime.uow() as uow:
+                await use_folder(uow, caller.user_id, asked.folder, now)
     except (NoFilesError, UnknownFolderError) as error:
         return [error]
     return []

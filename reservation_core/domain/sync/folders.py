@@ -121,6 +121,14 @@ def fault_of_entries(entries: Sequence[FolderEntry]) -> str | None:
     return None
 
 
+def is_of_git(path: str) -> bool:
+    """Whether a path is in or is a folder `.git`: what is written there, Git executes for whoever uses it.
+
+    Some file systems take no notice of upper and lower case, and of characters that nobody sees.
+    """
+    return any(_seen(part) == ".git" for part in path.split("/"))
+
+
 def content_bytes(entries: Iterable[FolderEntry]) -> int:
     """The bytes of all files as they are written out, however often they have a chunk in common."""
     return sum(entry.size for entry in entries)
@@ -168,6 +176,10 @@ def _stands_alone(path: str, names: Mapping[str, str]) -> bool:
 
 def _folded(path: str) -> str:
     return path.lower() if path.isascii() else normalize("NFC", normalize("NFC", path).casefold())
+
+
+def _seen(part: str) -> str:
+    return part.lower() if part.isascii() else "".join(one for one in _folded(part) if category(one) != "Cf")
 
 
 def _above(path: str) -> Iterator[str]:

@@ -2,8 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
-from reservation_core.domain.sync.folders import entries_in
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 
 OLD_FOLDERS = 100
 OLD_CHUNKS = 1000
@@ -20,7 +19,7 @@ async def remove_old_files(uow_factory: UnitOfWorkFactory, before: datetime, now
         folders = await uow.files.old_folders(before, OLD_FOLDERS)
         for folder in folders:
             if folder.is_needed:
-                await _use_again(uow, folder.user_id, folder.digest, now)
+                await uow.files.use_folder(folder.user_id, folder.digest, now)
         unneeded = [folder for folder in folders if not folder.is_needed]
         if unneeded:
             await uow.files.remove_folders(unneeded)
@@ -28,10 +27,3 @@ async def remove_old_files(uow_factory: UnitOfWorkFactory, before: datetime, now
         return len(unneeded)
     async with uow_factory() as uow:
         return len(unneeded) + await uow.files.remove_chunks(before - _KEPT_LONGER, OLD_CHUNKS)
-
-
-async def _use_again(uow: UnitOfWork, user_id: int, digest: bytes, now: datetime) -> None:
-    content = await uow.files.use_folder(user_id, digest, now)
-    if content is not None:
-        wanted = {bytes.fromhex(chunk) for entry in entries_in(content) for chunk in entry.chunks}
-        await uow.files.sizes(user_id, wanted, now)

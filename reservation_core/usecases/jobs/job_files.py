@@ -21,7 +21,7 @@ from reservation_core.domain.sync.folders import (
     fault_of_entries,
     fields_of,
 )
-from reservation_core.domain.sync.job_sync import JobSync
+from reservation_core.domain.sync.job_sync import JobSync, fault_of_kept
 from reservation_core.ports.jobs.job_files import FileBounds
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.jobs.visible_jobs import no_such_job
@@ -99,15 +99,15 @@ async def _check_room(uow: UnitOfWork, principal: Principal, bounds: FileBounds)
         raise LimitExceededError("This server has no room for more files. Ask an administrator for more room.")
 
 
-async def use_folder(uow: UnitOfWork, user_id: int, sync: JobSync, now: datetime) -> None:
-    """Note that a job begins with a folder of its owner. Raises UnknownFolderError."""
-    if sync.folder is None:
-        return
-    content = await uow.files.use_folder(user_id, bytes.fromhex(sync.folder), now)
+async def use_folder(uow: UnitOfWork, user_id: int, folder: str, now: datetime) -> bytes:
+    """Note that a job begins with or keeps a folder of its owner; returns its content. Raises UnknownFolderError."""
+    await uow.files.lock_user(user_id)
+    content = await uow.files.use_folder(user_id, bytes.fromhex(folder), now)
     if content is None:
         raise UnknownFolderError(
-            f"You have sent no folder {sync.folder}, or it was removed because no job used it. Send it again."
+            f"You have sent no folder {folder}, or it was removed because no job used it. Send it again."
         )
+    return content
 
 
 async def own_job(uow: UnitOfWork, principal: Principal, job_id: str) -> Reservation:
@@ -136,14 +136,22 @@ async def results_of(uow: UnitOfWork, principal: Principal, job_id: str) -> tupl
     await own_job(uow, principal, job_id)
     found = await uow.files.results(job_id)
     if found is None:
-        raise NotFoundError(f"{job_id} has kept no files: its command has not ended, or it was not asked to.")
+        raise NotFoundError(
+            f"{job_id} has kept no files: its command has not ended, it was not asked to, or its time was over before "
+            f"they were sent. `gpu-dev logs {job_id}` may say more."
+        )
     return found[0].hex(), entries_in(found[1])
 
 
 async def keep_results(uow: UnitOfWork, principal: Principal, job_id: str, folder: str, now: datetime) -> None:
-    """Keep a folder as what a job's command has made. Raises NotFoundError and UnknownFolderError."""
+    """Keep a folder as what a job's command has made.
+
+    Raises NotFoundError, UnknownFolderError, and InvalidFolderError for what its owner did not ask for.
+    """
     job = await own_job(uow, principal, job_id)
     if job.workload.sync is None or not job.workload.sync.fetch:
         raise NotFoundError(f"{job_id} was not asked to keep files. `gpu-dev run --fetch PATH` asks for that.")
-    await use_folder(uow, principal.user_id, JobSync(folder), now)
+    content = await use_folder(uow, principal.user_id, folder, now)
+    if (fault := fault_of_kept(job.workload.sync.fetch, entries_in(content))) is not None:
+        raise InvalidFolderError(f"{job_id} can't keep this folder: {fault}. Leave it out.")
     await uow.files.keep_results(job_id, job.attempt, principal.user_id, bytes.fromhex(folder))

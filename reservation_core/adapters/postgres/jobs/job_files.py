@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
+from reservation_core.domain.sync.folders import chunk_sizes, entries_in
 from reservation_core.ports.jobs.job_files import SentBytes, SentFolder
 
 TOUCHED_AFTER = timedelta(hours=1)
@@ -44,10 +45,16 @@ class JobFiles(StatementRunner):
         await self._run("put_sent_folder", user_id=user_id, digest=digest, content=content, now=now)
 
     async def use_folder(self, user_id: int, digest: bytes, now: datetime) -> bytes | None:
-        """Note the use of a folder of the user, and return its content."""
-        return await self._first(
-            lambda row: bytes(row.content), "use_sent_folder", user_id=user_id, digest=digest, now=now
-        )
+        """Note the use of a folder of the user and of its chunks, and return its content."""
+        long_ago = now - TOUCHED_AFTER
+        found = await self._run("use_sent_folder", user_id=user_id, digest=digest, now=now, long_ago=long_ago)
+        if (row := found.one_or_none()) is None:
+            return None
+        content = bytes(row.content)
+        if row.is_noted:
+            chunks = {bytes.fromhex(chunk) for chunk, _ in chunk_sizes(entries_in(content))}
+            await self.sizes(user_id, chunks, now)
+        return content
 
     async def folder(self, user_id: int, digest: bytes) -> bytes | None:
         """The content of a folder of the user."""

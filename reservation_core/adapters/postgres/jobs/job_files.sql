@@ -33,9 +33,9 @@ VALUES (:user_id, :digest, :content, CAST(:now AS timestamptz))
 ON CONFLICT (user_id, digest) DO UPDATE SET used_at = greatest(sent_folders.used_at, excluded.used_at);
 
 -- name: use_sent_folder
--- Note the use of a folder of the user, and return what is in it.
-UPDATE sent_folders SET used_at = greatest(used_at, CAST(:now AS timestamptz))
-WHERE user_id = :user_id AND digest = :digest RETURNING content;
+-- Note the use of a folder of the user unless that was done lately, and return what is in it, and whether it was noted.
+UPDATE sent_folders SET used_at = CASE WHEN used_at < CAST(:long_ago AS timestamptz) THEN CAST(:now AS timestamptz) ELSE used_at END
+WHERE user_id = :user_id AND digest = :digest RETURNING content, used_at = CAST(:now AS timestamptz) AS is_noted;
 
 -- name: sent_folder
 -- What is in a folder of the user.

@@ -59,9 +59,9 @@ async def test_a_folder_goes_into_a_job_and_results_come_out(alice: httpx.AsyncC
     assert first["missing"] == [sha256(data).hexdigest() for data in (b"aaa", b"bb")]
     folder = await send(alice, **files)
     assert (await alice.put("/v1/uploads", content=pack(b"aaa"), headers=BYTES)).json() == {"stored": 0}
-    job = await submitted(alice, folder=folder, fetch=["a"])
+    job = await submitted(alice, folder=folder, fetch=["out"])
     found = (await alice.get(f"/v1/jobs/{job}/files")).json()
-    assert (found["id"], found["chunks"], found["fetch"]) == (folder, 2, ["a"])
+    assert (found["id"], found["chunks"], found["fetch"]) == (folder, 2, ["out"])
     assert found["entries"] == listed(**files)["entries"]
     data = (await alice.get(f"/v1/jobs/{job}/files/data")).content
     assert [chunk for _, chunk in read_pack(data)] == [b"aaa", b"bb"]
@@ -72,7 +72,7 @@ async def test_a_folder_goes_into_a_job_and_results_come_out(alice: httpx.AsyncC
     assert (await alice.put(f"/v1/jobs/{job}/results", json={"folder": kept})).status_code == 200
     assert (await alice.get(f"/v1/jobs/{job}/results")).json()["id"] == kept
     spec = (await alice.get(f"/v1/jobs/{job}/spec")).json()
-    assert spec["sync"] == {"folder": folder, "fetch": ["a"]}
+    assert spec["sync"] == {"folder": folder, "fetch": ["out"]}
     assert (await alice.post("/v1/jobs", json=spec)).status_code == 202
 
 
@@ -85,7 +85,7 @@ async def test_a_digest_alone_gives_nobody_the_content(
         assert (asked["id"], asked["missing"]) == (None, [sha256(b"the plan").hexdigest()])
         refused = await other.post("/v1/jobs", json={**JOB, "sync": {"folder": folder}})
         assert (refused.status_code, "no_such_folder" in refused.text) == (422, True)
-    job = await submitted(alice, folder=folder, fetch=["x"])
+    job = await submitted(alice, folder=folder, fetch=["secret"])
     await alice.put(f"/v1/jobs/{job}/results", json={"folder": folder})
     for other in (bob, root):
         for path in ("files", "files/data", "results", "results/data"):
@@ -95,6 +95,18 @@ async def test_a_digest_alone_gives_nobody_the_content(
             assert answer.json()["detail"].replace(job, "job-zzzzzzzz") == never.json()["detail"]
         mine = await send(other, x=b"x")
         assert (await other.put(f"/v1/jobs/{job}/results", json={"folder": mine})).status_code == 404
+
+
+async def test_a_job_keeps_nothing_that_was_not_asked_for(alice: httpx.AsyncClient) -> None:
+    """Its owner's files would be written over."""
+    job = await submitted(alice, fetch=["out"])
+    kept = await send(alice, out=b"result")
+    assert (await alice.put(f"/v1/jobs/{job}/results", json={"folder": kept})).status_code == 200
+    for hostile in ({"Makefile": b"all:"}, {"out/.git/hooks/pre-commit": b"#!/bin/sh"}):
+        folder = await send(alice, **hostile)
+        refused = await alice.put(f"/v1/jobs/{job}/results", json={"folder": folder})
+        assert (refused.status_code, next(iter(hostile)) in refused.json()["detail"]) == (422, True), refused.text
+    assert (await alice.get(f"/v1/jobs/{job}/results")).json()["id"] == kept
 
 
 FILE = {"path": "a", "kind": "file", "size": 0}

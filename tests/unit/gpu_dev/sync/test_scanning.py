@@ -193,9 +193,18 @@ def test_links_in_the_way_are_replaced_and_not_followed(tmp_path: Path) -> None:
     (root / "a").symlink_to(elsewhere)
     (root / "b").symlink_to(elsewhere / "x")
     (root / "c").mkdir()
-    (root / "c" / "old").write_text("old")
     digest = sha256(b"new").digest()
     entries = [FolderEntry(name, EntryKind.FILE, 3, chunks=(digest.hex(),)) for name in ("a/x", "b", "c")]
     write_entries(root, entries, [(digest, b"new")])
     assert (elsewhere / "x").read_text() == "theirs"
     assert [(root / name).read_text() for name in ("a/x", "b", "c")] == ["new"] * 3
+
+
+def test_a_folder_with_something_in_it_is_not_removed_for_a_file(tmp_path: Path) -> None:
+    """It may have what was never sent."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "ignored.log").touch()
+    for entry in (FolderEntry("src", EntryKind.FILE), FolderEntry("src", EntryKind.LINK, target="x")):
+        with pytest.raises(OSError, match="not empty"):
+            write_entries(tmp_path, [entry], [])
+    assert [path.name for path in (tmp_path / "src").iterdir()] == ["ignored.log"]

@@ -78,8 +78,23 @@ async def test_what_an_open_job_begins_with_stays(world: World) -> None:
     assert await left(world) == (set(), set())
 
 
+async def test_a_folder_that_is_used_again_keeps_its_chunks(world: World) -> None:
+    """`--again` and REST name a folder without sending its list; also many times in a short time."""
+    folder = await sent(world, b"x")
+    for pause in [timedelta(minutes=50)] * 3 + [29 * DAY] * 2:
+        world.clock.go_on(pause)
+        async with world.uow() as uow:
+            await job_files.use_folder(uow, world.who.user_id, folder, world.clock.now())
+    oldest: Any = (await world.sql("SELECT min(used_at) FROM sent_chunks")).scalar_one()
+    latest: Any = (await world.sql("SELECT max(used_at) FROM sent_folders")).scalar_one()
+    assert latest - oldest <= timedelta(hours=1)
+    world.clock.go_on(29 * DAY)
+    await look(world)
+    assert await left(world) == ({b"x"}, {folder})
+
+
 async def test_results_go_with_their_folder(world: World) -> None:
-    job = await world.submitted(sync={"fetch": ["out"]})
+    job = await world.submitted(sync={"fetch": ["f0"]})
     folder = await sent(world, b"result")
     async with world.uow() as uow:
         await job_files.keep_results(uow, world.who, job, folder, world.clock.now())

@@ -17,7 +17,7 @@ from reservation_core.domain.sync.folders import (
     fault_of_entries,
     fields_of,
 )
-from reservation_core.domain.sync.job_sync import fault_of_fetched
+from reservation_core.domain.sync.job_sync import fault_of_fetched, fault_of_kept
 from tests.examples import examples
 
 D = "0" * 64
@@ -133,3 +133,13 @@ def test_what_is_accepted_stays_in_its_folder(entries: list[FolderEntry]) -> Non
 @given(ENTRIES)
 def test_json_has_all_of_an_entry(entries: list[FolderEntry]) -> None:
     assert [entry_of(fields_of(entry)) for entry in entries] == entries
+
+
+@pytest.mark.parametrize(
+    "path", ["x", "outer/x", "out.txt", ".git/config", "out/.GIT/hooks/x", "out/.g\u200cit", "src"]
+)
+def test_a_job_keeps_what_was_asked_for_and_nothing_of_git(path: str) -> None:
+    asked = [file("out"), file("out/x/y"), file("src/a"), file("out/.gitignore"), file("out/.github/x")]
+    assert fault_of_kept(["out", "src/a"], asked) is None
+    assert fault_of_kept(["out", "src/a"], [*asked, file(path)]) is not None
+    assert (fault_of_kept(["."], [file(path)]) is None) == ("g" not in path.casefold())
