@@ -1,7 +1,7 @@
 """Run a job's command in the folder that its owner has sent, and keep files of it when the command has ended.
 
 Run as `python -I -S inside.py COMMAND…` in the folder, with the variables of a job. It needs nothing but the standard
-library. It gets the files, runs the command with its own standard streams and passes SIGTERM on, sends the files that
+library. It gets the files, runs the command with its own standard streams and passes signals on, sends the files that
 are kept, and ends with the command's exit code.
 """
 
@@ -12,10 +12,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Any
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 sys.path.append(os.path.abspath(__file__ + "/../../.."))  # noqa: PTH100 - `-I -S` leaves the standard library alone there
@@ -28,6 +28,7 @@ from reservation_core.domain.sync.folders import (
     fault_of_entries,
     fault_of_entry,
     fields_of,
+    is_of_git,
 )
 from reservation_core.domain.sync.frames import FrameError, packs, read_frames
 from reservation_core.domain.sync.job_sync import FOLDER_VARIABLE, HERE
@@ -41,6 +42,10 @@ _NOT_FOUND = 127
 _SIGNALLED = 128
 _CLIENT_ERRORS = range(400, 500)
 _LATER = (429,)
+_PASSED_ON = frozenset({
+    signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGALRM, signal.SIGCONT, signal.SIGUSR1,
+    signal.SIGUSR2,
+})  # fmt: skip
 
 
 class NoFilesError(Exception):
@@ -61,9 +66,16 @@ class JobServer:
             ) from error
 
     def call(self, method: str, path: str, body: bytes | None = None, kind: str = _JSON) -> Any:
-        """The JSON of an answer."""
-        with self._open(method, path, body, kind) as answer:
-            return json.load(answer)
+        """The JSON of an answer; repeated where it breaks off."""
+        pauses = iter(_PAUSES_S)
+        while True:
+            try:
+                with self._open(method, path, body, kind) as answer:
+                    return json.load(answer)
+            except (HTTPException, OSError, ValueError) as error:
+                if (pause := next(pauses, None)) is None:
+                    raise NoFilesError(f"the server's answers break off again and again ({error})") from error
+                time.sleep(pause)
 
     def put(self, path: str, fields: Any) -> Any:
         """Send JSON."""
@@ -78,7 +90,7 @@ class JobServer:
                     for frame in read_frames(answer.read):
                         yield frame
                         done, tried = done + 1, 0
-            except (FrameError, OSError):
+            except (FrameError, HTTPException, OSError):
                 pass
             if done < count:
                 if tried == len(_PAUSES_S):
@@ -98,7 +110,7 @@ class JobServer:
                 why = _detail(error)
                 if error.code in _CLIENT_ERRORS and error.code not in _LATER:
                     raise NoFilesError(why) from error
-            except (URLError, OSError) as error:
+            except (HTTPException, OSError) as error:
                 why = f"the server does not answer ({error})"
             else:
                 return opened
@@ -111,7 +123,7 @@ class JobServer:
 def _detail(error: HTTPError) -> str:
     try:
         return str(json.load(error)["detail"])
-    except (ValueError, KeyError, TypeError, OSError):
+    except (ValueError, KeyError, TypeError, OSError, HTTPException):
         return f"the server answered {error.code}"
 
 
@@ -150,6 +162,9 @@ def _entries(folder: Path, path: str) -> Iterator[FolderEntry]:
     while places:
         place = places.pop()
         name = str(place.relative_to(folder))
+        if is_of_git(name):
+            _say(f"not kept: {name} is of Git")
+            continue
         try:
             entry = read_entry(folder, name, place.lstat())
             fault = None if place == folder else fault_of_entry(entry)
@@ -177,23 +192,27 @@ def _data(folder: Path, entries: Sequence[FolderEntry], missing: set[str]) -> It
 
 
 def run_command(command: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Run the command, pass signals on, and return its exit code, 128 and the number for a signal."""
+    """Run the command, pass signals on, and return its exit code, 128 and the number for a signal.
+
+    What the parent sends, it sends to the whole group, and so to the command, too: that is not passed on once more.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED_ON, signal.SIGCHLD})
     try:
-        child = subprocess.Popen(command, env=environ)
+        child = subprocess.Popen(
+            command,
+            env=environ,
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),  # noqa: PLW1509 - no threads
+        )
     except FileNotFoundError:
         _say(f"The command {command[0]} was not found. Correct the job and submit it again.")
         return _NOT_FOUND
     except OSError as error:
         _say(f"The command {command[0]} could not be started: {error.strerror}. Correct the job and submit it again.")
         return _NOT_STARTED
-
-    def pass_on(number: int, _frame: object) -> None:
-        with suppress(ProcessLookupError):
-            child.send_signal(number)
-
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, pass_on)
-    code = child.wait()
+    while (code := child.poll()) is None:
+        came = signal.sigwaitinfo({*_PASSED_ON, signal.SIGCHLD})
+        if came.si_signo != signal.SIGCHLD and came.si_pid != os.getppid():
+            child.send_signal(came.si_signo)
     return code if code >= 0 else _SIGNALLED - code
 
 
