@@ -64,9 +64,12 @@ def downgrade() -> None:
         """UPDATE reservations SET status = 'cancelled', reason_code = 'cancelled_by_admin', finished_at = ledger_now(),
                reason = 'Arrays are not known any more.', version = version + 1, changed_at = ledger_now()
            WHERE array_size IS NOT NULL AND array_id IS NULL AND finished_at IS NULL""",
+        "SET CONSTRAINTS ALL IMMEDIATE",  # A table with deferred checks to come can't be altered.
         # With the indexes and constraints on them.
         *(f"ALTER TABLE reservations DROP COLUMN array_{name}" for name in ("size", "parallel", "id", "index")),
         "ALTER TABLE reservations ALTER COLUMN seq SET INCREMENT BY 1",
+        # The elements of the last array have numbers beyond its own.
+        "SELECT setval(pg_get_serial_sequence('reservations', 'seq'), max(seq)) FROM reservations",
     ):
         connection.exec_driver_sql(statement)
 

@@ -169,6 +169,24 @@ async def test_what_older_programs_do_not_know_goes_with_its_migration(empty_dat
     assert await answer(empty_database_url, fates) == "ended ends_earlier moved cancelled"
 
 
+async def test_jobs_after_the_last_array_have_numbers_of_their_own_without_arrays(empty_database_url) -> None:
+    await migrating.upgrade(empty_database_url)
+    seed = Seed(pool(empty_database_url))
+    user = await seed.user()
+    await seed.job("job-a", user, array_size=2, array_parallel=2, held=True)
+    await seed.run(
+        """INSERT INTO reservations (id, seq, kind, user_id, status, reason_code, reason, gpus, gpu_type, nodes, duration, priority,
+                                     workload, created_at, changed_at, array_size, array_id, array_index)
+           OVERRIDING SYSTEM VALUE
+           SELECT id || '.' || i, seq + 1 + i, kind, user_id, status, reason_code, reason, gpus, gpu_type, nodes, duration, priority,
+                  workload, created_at, changed_at, array_size, id, i
+           FROM reservations, generate_series(0, 1) AS i WHERE id = 'job-a'"""
+    )
+    await migrating.downgrade(empty_database_url, "0048_shares")
+    for number in range(3):
+        await seed.job(f"job-b{number}", user)
+
+
 async def test_each_revision_can_be_left_and_entered_again(empty_database_url) -> None:
     await migrating.upgrade(empty_database_url)
     await fill(empty_database_url)
