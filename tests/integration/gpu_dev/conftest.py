@@ -167,7 +167,7 @@ class _Thread(threading.Thread):
     async def _serve(self) -> None:
         (self.folder / "keys").mkdir()
         settings = StandaloneSettings(
-            home=self.folder / "home", local_gpus="h100:4", end_grace_s=1, sweep_s=0.1, estimate_s=0.1, resync_s=0.5,
+            home=self.folder / "home", local_gpus="h100:4", end_grace_s=10, sweep_s=0.1, estimate_s=0.1, resync_s=0.5,
             secrets_key_file=ensure_key_file(self.folder / "keys"),
         )  # fmt: skip
         async with open_runtime(settings, self.database_url) as runtime:
