@@ -5,6 +5,7 @@ from contextlib import aclosing
 
 from api_service.job_log import follow_log, read_log
 from api_service.services import Services
+from reservation_core.domain.errors import NotFoundError
 from reservation_core.domain.model import FINAL_STATUSES
 from reservation_core.domain.request_terms import element_id
 from reservation_core.ports.jobs.reservations import JobView
@@ -52,12 +53,15 @@ async def follow_array_log(
 
 
 async def _made(services: Services, caller: Principal, job_id: str) -> JobView | None:
-    """An element once it has entered the queue; None where it never will."""
+    """An element once it has entered the queue; None where it never will, or is gone."""
     while True:
         ticket = services.wakeups.ticket()
         async with services.stream_reads, services.runtime.uow() as uow:
             row = (await uow.reservations.get([job_id])).get(job_id)
-            view = await view_visible(uow, caller, job_id)
+            try:
+                view = await view_visible(uow, caller, job_id)
+            except NotFoundError:
+                return None  # so old that it was removed
         if row is not None:
             return view
         if view.reservation.status in FINAL_STATUSES:

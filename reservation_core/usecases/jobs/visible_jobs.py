@@ -63,6 +63,9 @@ async def _unmade(uow: UnitOfWork, principal: Principal, job_id: str) -> JobView
     array = None if named is None else await uow.reservations.view(named[0], visible_user(principal))
     if array is None or named is None or array.reservation.array is None:
         return None
-    if named[1] >= array.reservation.array.size:
+    state = (await uow.arrays.states([named[0]])).get(named[0])
+    if state is None or named[1] >= state.size:
         return None
+    if named[1] < state.made:  # made meanwhile, or so old that it was removed
+        return await uow.reservations.view(job_id, visible_user(principal))
     return replace(array, reservation=unmade_element(array.reservation, named[1]), counts=None)

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from reservation_core.adapters.postgres.history.retention import Retention
+from reservation_core.domain.errors import NotFoundError
 from reservation_core.domain.history.retention import HistoryKind, RetentionRules
 from reservation_core.domain.model import PodPhase
 from reservation_core.domain.policy.usage import SUMMED_AFTER
@@ -16,6 +17,8 @@ from reservation_core.ports.jobs.pod_logs import KeptLog
 from reservation_core.ports.queues import QueuedMessage, QueueName
 from reservation_core.usecases.history import retention
 from reservation_core.usecases.history.retention import RetentionReport, RetentionWalk, remove_old_history
+from reservation_core.usecases.jobs.arrays import settle_arrays
+from reservation_core.usecases.jobs.visible_jobs import view_visible
 from reservation_core.usecases.policy.usage import sum_up_given_back, sum_up_usage
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, BookingWorld
@@ -85,6 +88,27 @@ async def test_a_job_goes_when_it_is_old_with_all_that_belongs_to_it(bookings: B
     assert (await look(bookings)).removed == {}
     [state] = await bookings.rows("SELECT removed, oldest_at FROM retention_state WHERE kind = 'jobs'")
     assert state == {"removed": 1, "oldest_at": None}
+
+
+async def test_an_element_that_was_removed_waits_for_nothing(bookings: BookingWorld) -> None:
+    """Its array goes on: it does not become an element that has not entered the queue."""
+    world = bookings.world
+    array_id = await world.submitted(array={"size": 2, "parallel": 1})
+    await settle_arrays(world.uow, world.clock)
+    await world.plan()
+    await world.operate()
+    await world.see(world.cluster.show(pod(f"{array_id}.0"), PodPhase.RUNNING, started_at=world.clock.now()))
+    await pass_time(bookings, HOUR)
+    await world.see(world.cluster.show(pod(f"{array_id}.0"), PodPhase.FINISHED, started_at=START, exit_code=0))
+    await world.operate()
+    await world.see(world.cluster.show(pod(f"{array_id}.0"), PodPhase.GONE))
+    await summed(bookings)
+    await bookings.time.go_on(401 * DAY)
+    assert (await look(bookings)).removed == {HistoryKind.JOBS: 1}
+    async with world.uow() as uow:
+        with pytest.raises(NotFoundError, match="You have no job"):
+            await view_visible(uow, world.who, f"{array_id}.0")
+        assert (await view_visible(uow, world.who, f"{array_id}.1")).reservation.element is not None
 
 
 async def test_for_ever_is_for_ever(bookings: BookingWorld) -> None:

@@ -175,11 +175,12 @@ async def test_jobs_after_the_last_array_have_numbers_of_their_own_without_array
     user = await seed.user()
     await seed.job("job-a", user, array_size=2, array_parallel=2, held=True)
     await seed.run(
-        """INSERT INTO reservations (id, seq, kind, user_id, status, reason_code, reason, gpus, gpu_type, nodes, duration, priority,
-                                     workload, created_at, changed_at, array_size, array_id, array_index)
+        """INSERT INTO reservations (id, seq, kind, user_id, status, reason_code, reason, gpus, gpu_type, nodes,
+                                     duration, priority, workload, created_at, changed_at, array_size,
+                                     array_id, array_index)
            OVERRIDING SYSTEM VALUE
-           SELECT id || '.' || i, seq + 1 + i, kind, user_id, status, reason_code, reason, gpus, gpu_type, nodes, duration, priority,
-                  workload, created_at, changed_at, array_size, id, i
+           SELECT id || '.' || i, seq + 1 + i, kind, user_id, status, reason_code, reason, gpus, gpu_type, nodes,
+                  duration, priority, workload, created_at, changed_at, array_size, id, i
            FROM reservations, generate_series(0, 1) AS i WHERE id = 'job-a'"""
     )
     await migrating.downgrade(empty_database_url, "0048_shares")
