@@ -39,8 +39,10 @@ def job_token(key: bytes, job_id: str, attempt: int) -> str:
 
 def read_job_token(key: bytes, text: str) -> tuple[str, int] | None:
     """The job and the attempt of a token; None for one that this key did not make."""
-    parts = text.split(".")
-    if len(parts) != len(("prefix", "job", "attempt", "digest")) or not (parts[2].isascii() and parts[2].isdigit()):
-        return None
-    job_id, attempt = parts[1], int(parts[2][:9])
+    prefix, _, rest = text.partition(".")
+    match rest.rsplit(".", 2):  # the id of an array's element has a dot
+        case [job_id, number, _] if prefix == _PREFIX and number.isascii() and number.isdigit():
+            attempt = int(number[:9])
+        case _:
+            return None
     return (job_id, attempt) if hmac.compare_digest(text.encode(), job_token(key, job_id, attempt).encode()) else None

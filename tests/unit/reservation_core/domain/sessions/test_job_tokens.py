@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from reservation_core.domain.sessions.job_tokens import is_job_token, job_token, read_job_token
 
 _KEY, _OTHER = b"k" * 32, b"o" * 32
-_IDS = st.from_regex(r"job-[0-9a-z]{1,32}", fullmatch=True)
+_IDS = st.from_regex(r"job-[0-9a-z]{1,32}(\.(0|[1-9][0-9]{0,3}))?", fullmatch=True)
 
 
 @given(_IDS, st.integers(1, 999_999_999))
