@@ -38,13 +38,16 @@ class SyncedFolder:
         """Write what an ended job has kept; says so, or why not, and returns whether it did."""
         if not self.fetch:
             return True
+        if job.array is not None:
+            say(f"The elements of {job.id} have files of their own. For the first: gpu-dev fetch {job.id}.0 --to DIR")
+            return True
         from gpu_dev.sync.sending import bring_results
 
         into = self.root or Path.cwd()
         try:
             count = bring_results(client.files, job.id, into)
         except ClientError as error:
-            say(f"{error} Try again: gpu-dev fetch {job.id}")
+            say(f"{error} Try again: {error.next_command or f'gpu-dev fetch {job.id}'}")
             return False
         say(f"{count} files and folders of {job.id} are in {into}")
         return True

@@ -50,11 +50,11 @@ def bring_results(calls: FileCalls, job_id: str, into: Path) -> int:
         write_entries(into, entries, calls.results_data(job_id, found.chunks))
     except OSError as error:
         raise UsageError(
-            f"{error.filename or into} can't be written: {error.strerror}. "
-            f"Write elsewhere: gpu-dev fetch {job_id} --to DIR"
+            f"{error.filename or into} can't be written: {error.strerror}.",
+            next_command=f"gpu-dev fetch {job_id} --to DIR",
         ) from error
     except UnusableFileError as error:
-        raise ClientError(f"{error}. Try again: gpu-dev fetch {job_id}") from error
+        raise ClientError(f"{error}.", next_command=f"gpu-dev fetch {job_id}") from error
     return len(entries)
 
 

@@ -14,7 +14,7 @@ from api_service.requests import bodies
 from api_service.routes.jobs.jobs import JobId
 from api_service.services import Caller, Served, Services
 from reservation_core.contracts.job_files.synced import ChunksStored, FolderOut, FolderSend, FolderSent, ResultsKeep
-from reservation_core.domain.sync.folders import FolderEntry, chunk_sizes, content_bytes, fields_of
+from reservation_core.domain.sync.folders import chunk_sizes, content_bytes, entries_in, fields_of
 from reservation_core.domain.sync.frames import (
     HEAD_BYTES,
     MOST_CHUNKS,
@@ -124,8 +124,8 @@ async def put_folder(request: Request, services: Served, caller: Caller) -> Resp
 async def get_job_files(services: Served, caller: Caller, job_id: JobId) -> Response:
     """The folder that a job of yours begins with, and the paths that are kept of it at the end."""
     async with services.runtime.uow() as uow:
-        sync, entries = await job_files.files_of(uow, caller, job_id)
-    return _json(_folder_out(sync.folder, entries, list(sync.fetch)))
+        sync, content = await job_files.files_of(uow, caller, job_id)
+    return await asyncio.to_thread(_folder_out, sync.folder, content, list(sync.fetch))
 
 
 @router.get(
@@ -139,8 +139,8 @@ async def get_job_files_data(
 ) -> Response:
     """The different chunks of the folder in the order of its entries. If the connection breaks off, skip what came."""
     async with services.runtime.uow() as uow:
-        _, entries = await job_files.files_of(uow, caller, job_id)
-    return _data(services, caller, entries, query.skip)
+        _, content = await job_files.files_of(uow, caller, job_id)
+    return await _data(services, caller, content, query.skip)
 
 
 @router.get(
@@ -152,8 +152,8 @@ async def get_job_files_data(
 async def get_job_results(services: Served, caller: Caller, job_id: JobId) -> Response:
     """The folder that a job of yours has kept at its end."""
     async with services.runtime.uow() as uow:
-        folder, entries = await job_files.results_of(uow, caller, job_id)
-    return _json(_folder_out(folder, entries, []))
+        folder, content = await job_files.results_of(uow, caller, job_id)
+    return await asyncio.to_thread(_folder_out, folder, content, [])
 
 
 @router.get(
@@ -167,8 +167,8 @@ async def get_job_results_data(
 ) -> Response:
     """The different chunks of the folder in the order of its entries. If the connection breaks off, skip what came."""
     async with services.runtime.uow() as uow:
-        _, entries = await job_files.results_of(uow, caller, job_id)
-    return _data(services, caller, entries, query.skip)
+        _, content = await job_files.results_of(uow, caller, job_id)
+    return await _data(services, caller, content, query.skip)
 
 
 @router.put(
@@ -183,27 +183,30 @@ async def put_job_results(request: Request, services: Served, caller: Caller, jo
     body = await bodies.read(request, ResultsKeep, limit=services.settings.max_body_bytes)
     runtime = services.runtime
 
-    async def keep() -> tuple[str, list[FolderEntry]]:
+    async def keep() -> tuple[str, bytes]:
         async with runtime.uow() as uow:
             await job_files.keep_results(uow, caller, job_id, body.folder, runtime.clock.now())
             return await job_files.results_of(uow, caller, job_id)
 
-    folder, entries = await repeat_lost(keep)
-    return _json(_folder_out(folder, entries, []))
+    folder, content = await repeat_lost(keep)
+    return await asyncio.to_thread(_folder_out, folder, content, [])
 
 
 def _json(model: BaseModel) -> Response:
     return Response(model.model_dump_json(), media_type="application/json", headers={"Cache-Control": "no-store"})
 
 
-def _folder_out(folder: str | None, entries: Sequence[FolderEntry], fetch: list[str]) -> FolderOut:
+def _folder_out(folder: str | None, content: bytes, fetch: list[str]) -> Response:
+    """A folder with all its entries, which for a large one takes a part of a second."""
+    entries = entries_in(content)
     chunks = len({digest for digest, _ in chunk_sizes(entries)})
-    return FolderOut(id=folder, entries=[fields_of(entry) for entry in entries], chunks=chunks, fetch=fetch)
+    return _json(FolderOut(id=folder, entries=[fields_of(entry) for entry in entries], chunks=chunks, fetch=fetch))
 
 
-def _data(services: Services, caller: Principal, entries: Sequence[FolderEntry], skip: int) -> Response:
+async def _data(services: Services, caller: Principal, content: bytes, skip: int) -> Response:
+    wanted = await asyncio.to_thread(lambda: list(dict(chunk_sizes(entries_in(content))).items())[skip:])
     place = services.streams.place(caller.user_id)
-    return _FilesResponse(_chunks(services, caller.user_id, entries, skip), place, media_type=_BYTES)
+    return _FilesResponse(_chunks(services, caller.user_id, wanted), place, media_type=_BYTES)
 
 
 class _FilesResponse(StreamingResponse):
@@ -218,9 +221,8 @@ class _FilesResponse(StreamingResponse):
             await super().__call__(*args)
 
 
-async def _chunks(services: Services, user_id: int, entries: Sequence[FolderEntry], skip: int) -> AsyncIterator[bytes]:
+async def _chunks(services: Services, user_id: int, wanted: Sequence[tuple[str, int]]) -> AsyncIterator[bytes]:
     """The chunks in groups of some MiB: each group is one short read."""
-    wanted = list(dict(chunk_sizes(entries)).items())[skip:]
     while wanted:
         size = count = 0
         while count < len(wanted) and (not count or size + wanted[count][1] <= _READ_BYTES):

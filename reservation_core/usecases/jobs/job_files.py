@@ -118,29 +118,34 @@ async def own_job(uow: UnitOfWork, principal: Principal, job_id: str) -> Reserva
     return job
 
 
-async def files_of(uow: UnitOfWork, principal: Principal, job_id: str) -> tuple[JobSync, list[FolderEntry]]:
-    """What a job begins with and keeps, and what is in its folder. Raises NotFoundError."""
+async def files_of(uow: UnitOfWork, principal: Principal, job_id: str) -> tuple[JobSync, bytes]:
+    """What a job begins with and keeps, and the content of its folder. Raises NotFoundError."""
     sync = (await own_job(uow, principal, job_id)).workload.sync
     if sync is None:
         raise NotFoundError(f"{job_id} has no files. `gpu-dev run --sync .` sends some.")
     if sync.folder is None:
-        return sync, []
+        return sync, b"[]"
     content = await uow.files.folder(principal.user_id, bytes.fromhex(sync.folder))
     if content is None:
         raise NotFoundError(f"The folder of {job_id} was removed, because no job needed it any more.")
-    return sync, entries_in(content)
+    return sync, content
 
 
-async def results_of(uow: UnitOfWork, principal: Principal, job_id: str) -> tuple[str, list[FolderEntry]]:
-    """The id of the folder that a job has kept, and what is in it. Raises NotFoundError."""
-    await own_job(uow, principal, job_id)
+async def results_of(uow: UnitOfWork, principal: Principal, job_id: str) -> tuple[str, bytes]:
+    """The id and the content of the folder that a job has kept. Raises NotFoundError."""
+    job = await own_job(uow, principal, job_id)
+    if job.array is not None:
+        raise NotFoundError(
+            f"{job_id} is an array, and its elements have files of their own. `gpu-dev fetch {job_id}.0` brings those "
+            "of the first."
+        )
     found = await uow.files.results(job_id)
     if found is None:
         raise NotFoundError(
             f"{job_id} has kept no files: its command has not ended, it was not asked to, or its time was over before "
             f"they were sent. `gpu-dev logs {job_id}` may say more."
         )
-    return found[0].hex(), entries_in(found[1])
+    return found[0].hex(), found[1]
 
 
 async def keep_results(uow: UnitOfWork, principal: Principal, job_id: str, folder: str, now: datetime) -> None:

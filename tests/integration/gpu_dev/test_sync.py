@@ -114,6 +114,28 @@ def test_the_commands_exit_code_and_signals_pass(system: System, project: Path) 
     assert (other / "asked").read_text() == "asked\n"
 
 
+def test_elements_of_an_array_have_files_of_their_own(system: System, project: Path) -> None:
+    script = "cat src/größe.txt > out; echo .$GPU_DEV_ARRAY_INDEX >> out"
+    words = ("--array", "0-1", "--sync", str(project), "--fetch", "out", "--wait", "--", "sh", "-c", script)
+    ran = system.cli("submit", "-g1", "-d2m", *words)
+    job = ran.stdout.split()[0]
+    assert (ran.returncode, f"gpu-dev fetch {job}.0" in ran.stderr) == (0, True), ran.stderr
+    assert not (project / "out").exists()
+    for index in (0, 1):
+        other = project.parent / f"other-{index}"
+        assert system.cli("fetch", f"{job}.{index}", "--to", str(other)).returncode == 0
+        assert (other / "out").read_text() == f"42.{index}\n"
+    asked = system.cli("fetch", job, "--to", str(project.parent / "none"))
+    assert (asked.returncode != 0, f"gpu-dev fetch {job}.0" in asked.stderr) == (True, True), asked.stderr
+
+
+def test_a_folder_of_the_user_is_not_removed_for_a_file(system: System, project: Path) -> None:
+    ran = system.cli(*RUN, "--fetch", "src", "--sync", str(project), "--", "sh", "-c", "rm -r src; echo x > src")
+    job = json.loads(system.cli("list", "--all", "-o", "json").stdout)["items"][0]["id"]
+    assert (ran.returncode != 0, f"Try again: gpu-dev fetch {job} --to DIR" in ran.stderr) == (True, True), ran.stderr
+    assert (project / "src" / "größe.txt").read_text() == "42"
+
+
 def test_what_leaves_the_folder_is_not_kept(system: System, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     script = "mkdir out; echo x > out/x; ln -s /etc/passwd out/link; mkfifo out/pipe"
