@@ -171,7 +171,7 @@ def test_every_operation_is_in_the_matrix(app: FastAPI) -> None:
     assert routes == set(CALLS)
 
 
-POD = "job-nobody-1-0"
+POD = "job-nobody.3-1-0"
 
 
 @pytest.fixture(autouse=True)
