@@ -84,4 +84,20 @@ FILES_OF_JOBS = (
         "        if path.is_dir():",
         (f"{OF_SCANS}::test_links_in_the_way_are_replaced_and_not_followed",),
     ),
+    Mutant(
+        "a job keeps what nobody asked for",
+        "A job keeps nothing outside the paths that its owner asked for, and nothing of Git",
+        USECASE,
+        "    if (fault := fault_of_kept(job.workload.sync.fetch, entries_in(content))) is not None:",
+        "    if (fault := fault_of_kept((), ())) is not None:",
+        (f"{OF_REST}::test_a_job_keeps_nothing_that_was_not_asked_for",),
+    ),
+    Mutant(
+        "chunks grow old while their folder is used",
+        "Using a folder renews its chunks",
+        "reservation_core/adapters/postgres/jobs/job_files.py",
+        "        if row.is_noted:",
+        "        if False:",
+        (f"{OF_OLD}::test_a_folder_that_is_used_again_keeps_its_chunks",),
+    ),
 )

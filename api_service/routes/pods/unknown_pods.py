@@ -19,7 +19,8 @@ from reservation_core.usecases.running import unknown_pods
 router = APIRouter(prefix="/v1/pods/unknown", tags=["operators"])
 
 PodNameInPath = Annotated[
-    str, Path(pattern="^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$", description="A pod's name.", examples=["job-7f3k9q-1-0"])
+    str,
+    Path(pattern="^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$", description="A pod's name.", examples=["job-7f3k9q-1-0"]),
 ]
 
 
