@@ -47,7 +47,7 @@ from reservation_core.domain.jobs.asked_dependencies import (
 )
 from reservation_core.domain.jobs.variables import fault_of_variable
 from reservation_core.domain.model import JobStatus, RequestVerdict
-from reservation_core.domain.request_terms import RequestChange, fault_of_preemption
+from reservation_core.domain.request_terms import RequestChange, array_of, fault_of_preemption
 from reservation_core.domain.sessions.secret_uses import MOST_IN_JOB, fault_of_uses
 from reservation_core.domain.short_durations import LONGEST_DURATION
 
@@ -90,6 +90,13 @@ class JobDependency(Wire):
             description="`ended` is any end, `failed` any end but success. Where it can't happen, the job is cancelled."
         ),
     ] = DependencyWhen.SUCCEEDED
+
+    @field_validator("job", mode="before")
+    @classmethod
+    def _check_element(cls, value: object) -> object:
+        if isinstance(value, str) and (named := array_of(value)) is not None:
+            raise ValueError(f"can't wait for one element of an array: wait for all of them, {named[0]}")
+        return value
 
     @property
     def asked(self) -> Dependency:

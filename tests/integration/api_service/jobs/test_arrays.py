@@ -103,6 +103,7 @@ async def test_a_dry_run_stores_nothing(alice: httpx.AsyncClient) -> None:
         ({"array": {"size": 3}, "workload": {}}, "an array needs a command"),
         ({"array": {"size": 3}, "booking_id": "bkg-7f3k9q2m"}, "can't run in a booking"),
         ({"after": [{"job": "job-7f3k9q2m.3"}]}, "after.0.job"),
+        ({"after": [{"job": "job-7f3k9q2m.3"}]}, "wait for all of them, job-7f3k9q2m"),
     ],
 )
 async def test_what_cannot_be_made_is_refused_by_name(
