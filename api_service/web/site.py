@@ -21,6 +21,7 @@ from api_service.web.calendar.shared_rows import CalendarReader
 from api_service.web.fleet.fleet_reading import FleetReader
 from api_service.web.fleet.node_markup import NodeMarkup
 from api_service.web.fleet.node_selection import NodeSelections
+from api_service.web.fleet.use_reading import UseReader
 from api_service.web.forms.form import Form, read_form
 from api_service.web.live import LiveTopics
 from api_service.web.page_list import SOCKET_ROUTES, WEB_ROUTES
@@ -33,6 +34,7 @@ from api_service.web.sessions.origins import handshake_request, require_own_orig
 from api_service.web.sessions.return_address import sign_in_address
 from api_service.web.visit import FORM_KEY, SignedInVisitor, Visit
 from reservation_core.domain.errors import ForbiddenError
+from reservation_core.domain.gpu_use.samples import sample_lasts
 from reservation_core.domain.model import Role
 
 _REST = ("/v1/", "/gpu-schedulability", "/healthz", "/readyz", "/metrics", "/openapi.json")
@@ -54,6 +56,8 @@ class Site:
         self._templates = Templates(self._assets)
         self._live = LiveTopics(services.runtime.uow, services.wakeups)
         self._fleet = FleetReader(services.runtime.uow, services.runtime.clock, lambda: self._live.notify({"now"}))
+        lasts = sample_lasts(services.settings.sample_every_s)
+        self._uses = UseReader(services.runtime.uow, services.runtime.clock, lasts)
         self._calendars = CalendarReader(services.reads, services.runtime.clock)
         self._nodes = NodeMarkup(self._templates)
         self._selections = NodeSelections()
@@ -66,6 +70,7 @@ class Site:
             yield
         finally:
             await self._fleet.close()
+            await self._uses.close()
             await self._calendars.close()
             following.cancel()
             for result in await asyncio.gather(following, return_exceptions=True):
@@ -178,6 +183,7 @@ class Site:
             topics=self._live,
             position=self._live.position,
             fleet=self._fleet,
+            uses=self._uses,
             calendars=self._calendars,
             nodes=self._nodes,
             selections=self._selections,

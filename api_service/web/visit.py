@@ -18,6 +18,7 @@ from api_service.web.calendar.shared_rows import CalendarReader
 from api_service.web.fleet.fleet_reading import FleetReader
 from api_service.web.fleet.node_markup import NodeMarkup
 from api_service.web.fleet.node_selection import NodeSelections
+from api_service.web.fleet.use_reading import UseReader
 from api_service.web.forms.form import Form
 from api_service.web.live import LiveTopics
 from api_service.web.rendering import Templates, html
@@ -54,6 +55,7 @@ class Visit:
     topics: LiveTopics
     position: str
     fleet: FleetReader
+    uses: UseReader
     calendars: CalendarReader
     nodes: NodeMarkup
     selections: NodeSelections

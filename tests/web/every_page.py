@@ -10,7 +10,7 @@ from tests.web.web_system import WebSystem
 
 NODES = "titan=h100:4;titus=h100:4;rhea=a100:2"
 NO_PAGES = {
-    "/session", "/signed-in", "/sign-in/start", "/sign-in/done", "/live", "/now/changes", "/now/card",
+    "/session", "/signed-in", "/sign-in/start", "/sign-in/done", "/live", "/now/changes", "/now/card", "/now/use",
     "/jobs/{job_id}/state", "/jobs/{job_id}/connections", "/jobs/{job_id}/ports",
     "/jobs/{job_id}/terminal", "/jobs/{job_id}/log", "/jobs/{job_id}/log.txt",
     "/jobs/{job_id}/log/part", "/jobs/{job_id}/log/matches", "/calendar/events", "/calendar/bookings",
@@ -18,7 +18,7 @@ NO_PAGES = {
 }  # fmt: skip
 """Parts of pages, data, and addresses that lead elsewhere."""
 MORE_PAGES = (
-    "/now?view=map", "/now?card=titan/0", "/calendar?view=day", "/calendar?view=2weeks&by=type",
+    "/now?view=map", "/now?view=use", "/now?card=titan/0", "/calendar?view=day", "/calendar?view=2weeks&by=type",
     "/calendar?view=month&by=type", "/calendar?as=table", "/calendar?find=yes&gpus=2&length=4h", "/usage?span=month",
 )  # fmt: skip
 _PART = re.compile(r"\{(\w+)(?::\w+)?\}")

@@ -18,6 +18,7 @@ class NodeView(StrEnum):
     AUTO = "auto"
     TILES = "tiles"
     MAP = "map"
+    USE = "use"
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,8 @@ class Density(StrEnum):
     """GPUs without words."""
     MAP = "map"
     """The number of free GPUs."""
+    USE = "use"
+    """GPUs by how busy they are: drawn by `use_map`, not here."""
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from secrets import token_hex
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from starlette.responses import Response
 
@@ -14,6 +15,8 @@ from api_service.web.fleet.fleet import FleetNode, FleetPicture, counts
 from api_service.web.fleet.node_filter import NodeFilter, NodeOrder, NodeView
 from api_service.web.fleet.node_groups import NodeGroup, one_group
 from api_service.web.fleet.node_markup import Density, Look
+from api_service.web.fleet.use_map import MOST_CELLS, percent_of, use_map
+from api_service.web.rendering import json_data
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
 from api_service.web.words import clock
@@ -45,7 +48,10 @@ class NowView:
 
 @dataclass(frozen=True, slots=True)
 class CardDetails:
-    """One GPU for one viewer. `links`: the pages of its holder and follower by id, where the viewer may open them."""
+    """One GPU for one viewer. `links`: the pages of its holder and follower by id, where the viewer may open them.
+
+    `use`: its utilisation in percent; None: no data.
+    """
 
     card: GpuNow
     node: FleetNode
@@ -57,6 +63,7 @@ class CardDetails:
     links: Mapping[str, str]
     overdue: bool
     can_be_had: bool
+    use: int | None
 
 
 async def now_page(visit: Visit) -> Response:
@@ -67,14 +74,21 @@ async def now_page(visit: Visit) -> Response:
         "view": view,
         "chosen": chosen,
         "counts": counts(view.fleet, visit.principal.user_id),
-        "groups": [(group, visit.nodes.group(group, view.look)) for group in view.groups],
         "states": [(state, WORDS[state], MEANINGS[state]) for state in TileState],
-        "most_tiles": MOST_TILES,
     }
+    if view.look.density is Density.USE:
+        use = use_map(view.groups, await visit.uses.use(), view.look)
+        shown |= {"groups": (), "most_tiles": MOST_CELLS, "use": use}
+    else:
+        groups = [(group, visit.nodes.group(group, view.look)) for group in view.groups]
+        shown |= {"groups": groups, "most_tiles": MOST_TILES, "use": None}
     if visit.partial:
+        if Density.USE in (view.look.density, _density_of_sender(visit)):
+            # Loading thousands of cells is quick, morphing a page into them is not.
+            return visit.go(f"/now?{chosen.query}")
         return visit.part("_now.html", **shown)
     address = visit.query("card")
-    card = _card(visit, view.fleet, view.look.sight, address) if address else None
+    card = await _card(visit, view.fleet, view.look.sight, address) if address else None
     return visit.page("now.html", title="Now", live="now", card=card, **shown)
 
 
@@ -102,11 +116,33 @@ async def now_changes(visit: Visit) -> Response:
     )
 
 
+async def now_use(visit: Visit) -> Response:
+    """What an open heat map of use shows now: the cells in the order of the page, groups, steps and their words."""
+    chosen = replace(_filter(visit), view=NodeView.USE)
+    view = await _view(visit, chosen)
+    use = await visit.uses.use()
+    shown = use_map(view.groups, use, view.look)
+    data = {
+        "mark": shown.mark,
+        "at": clock(use.read_at, visit.zone, visit.now),
+        "cells": [[cell.step, cell.said] for cell in shown.cells] if shown.drawn else [],
+        "sums": [group.sum for group in shown.groups],
+        "steps": [count for _, _, count in shown.steps],
+    }
+    return json_data(visit.request, data)
+
+
 async def card_part(visit: Visit) -> Response:
     """`?card=NODE/INDEX`: all details of one GPU."""
     fleet = await visit.fleet.fleet()
     sight = await _sight(visit)
-    return visit.part("_card.html", card=_card(visit, fleet, sight, visit.query("card")))
+    return visit.part("_card.html", card=await _card(visit, fleet, sight, visit.query("card")))
+
+
+def _density_of_sender(visit: Visit) -> Density | None:
+    """Whether the page that asks for a part shows the use of GPUs."""
+    sent_from = parse_qs(urlsplit(visit.request.headers.get("hx-current-url", "")).query)
+    return Density.USE if sent_from.get("view") == [NodeView.USE.value] else None
 
 
 def _filter(visit: Visit) -> NodeFilter:
@@ -139,11 +175,14 @@ async def _view(visit: Visit, chosen: NodeFilter) -> NowView:
     large = look.density is Density.LARGE
     groups = one_group(selection.nodes, kind) if large else selection.groups
     too_many = chosen.view is NodeView.TILES and look.density is Density.MAP
+    too_many = too_many or (chosen.view is NodeView.USE and selection.cards > MOST_CELLS)
     return NowView(fleet, look, groups, selection.cards, too_many, token)
 
 
 def _density(view: NodeView, cards: int) -> Density:
     """How that many GPUs are drawn."""
+    if view is NodeView.USE:
+        return Density.USE
     if view is NodeView.MAP or cards > (MOST_TILES if view is NodeView.TILES else TILES_UP_TO):
         return Density.MAP
     return Density.LARGE if cards <= LARGE_UP_TO else Density.SMALL
@@ -169,7 +208,7 @@ def _same_but_older(since: str, token: str) -> int | None:
     return int(version)
 
 
-def _card(visit: Visit, fleet: FleetPicture, sight: Sight, chosen: str) -> CardDetails:
+async def _card(visit: Visit, fleet: FleetPicture, sight: Sight, chosen: str) -> CardDetails:
     """All details of one GPU. Raises ProblemError (404) for an unknown one."""
     name, _, index = chosen.rpartition("/")
     node = fleet.by_name.get(name)
@@ -198,6 +237,7 @@ def _card(visit: Visit, fleet: FleetPicture, sight: Sight, chosen: str) -> CardD
         },
         overdue=card.holder is not None and card.holder.ends_at <= visit.now,
         can_be_had=state in (TileState.FREE, TileState.SOON),
+        use=percent_of((await visit.uses.use()).gpus.get((node.name, card.index))),
     )
 
 
@@ -208,5 +248,6 @@ def _of_index(node: FleetNode | None, index: str) -> GpuNow | None:
 ROUTES = (
     WebRoute("GET", "/now", now_page),
     WebRoute("GET", "/now/changes", now_changes),
+    WebRoute("GET", "/now/use", now_use),
     WebRoute("GET", "/now/card", card_part),
 )

@@ -11,6 +11,7 @@ import { sendWhenReady } from "./sending.js";
 import { followSession } from "./session.js";
 import { followShortcuts } from "./shortcuts.js";
 import { keepHeights } from "./steady.js";
+import { followUse } from "./use_map.js";
 
 Object.assign(htmx.config, {
   allowEval: false,
@@ -26,6 +27,7 @@ keepHeights();
 showProblems();
 followLive();
 followTiles();
+followUse();
 confirmInDialogs();
 followShortcuts();
 sendWhenReady();
