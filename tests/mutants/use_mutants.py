@@ -9,7 +9,7 @@ STORING = "reservation_core/usecases/gpu_use/store_samples.py"
 
 IDLENESS = "reservation_core/domain/gpu_use/idleness.py"
 WATCHING = "reservation_core/usecases/gpu_use/watch_idle.py"
-IDLE_JOBS = "reservation_core/domain/jobs/idle_jobs.py"
+IDLE_JOBS = "reservation_core/domain/jobs/early_ends/idle_jobs.py"
 EXTENDING = "reservation_core/usecases/jobs/extend.py"
 
 GPU_ERRORS = "reservation_core/domain/gpu_use/gpu_errors.py"

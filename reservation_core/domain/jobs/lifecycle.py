@@ -55,10 +55,10 @@ from reservation_core.domain.errors import AlreadyFinalError, LimitExceededError
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.jobs.adoption import adopted
 from reservation_core.domain.jobs.arrays import cancel_array, follow_elements
-from reservation_core.domain.jobs.clock_ends import end_left_alone, expire, reason_at_end, warn_of_end
-from reservation_core.domain.jobs.cut_short import booking_over, drain_before
 from reservation_core.domain.jobs.dependencies import given_up, released
-from reservation_core.domain.jobs.idle_jobs import clear_idle, keep, release_idle, warn_idle
+from reservation_core.domain.jobs.early_ends.clock_ends import end_left_alone, expire, reason_at_end, warn_of_end
+from reservation_core.domain.jobs.early_ends.cut_short import booking_over, drain_before
+from reservation_core.domain.jobs.early_ends.idle_jobs import clear_idle, keep, release_idle, warn_idle
 from reservation_core.domain.jobs.observation import ended_in_time, outcome_of
 from reservation_core.domain.jobs.preemption import (
     counted,

@@ -140,6 +140,7 @@ async def _things(runtime: Runtime, client: httpx.AsyncClient) -> dict[str, str]
         "name": "bob",
         "queue": "gpu_jobs",
         "node": node.name,
+        "index": "0",
         "pod": POD,
         "feed": feed,
     }

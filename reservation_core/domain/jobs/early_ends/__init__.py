@@ -1,0 +1,1 @@
+"""Jobs that end before their command has: by the clock, for others, or as their GPUs are idle."""
