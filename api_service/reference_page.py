@@ -44,9 +44,12 @@ def _operation(method: str, path: str, operation: dict[str, Any], document: dict
             for p in parameters
         )
         parts.append(f"<table><tr><th>Parameter<th>In<th>Meaning{rows}</table>")
-    example = _body_example(operation, document)
-    if example is not None:
+    body = operation.get("requestBody", {}).get("content", {})
+    if "application/json" in body:
+        example = _body_example(body["application/json"]["schema"], document)
         parts.append(f"<p>Body, for example:</p><pre>{escape(json.dumps(example, indent=2))}</pre>")
+    elif body:
+        parts.append(f"<p>Body: <code>{escape(', '.join(body))}</code>, as described above.</p>")
     rows = "".join(
         f"<tr><td>{escape(status)}<td>{_prose(response.get('description', ''))}"
         for status, response in sorted(operation["responses"].items())
@@ -64,11 +67,7 @@ def _prose(text: str) -> str:
     return _CODE.sub(r"<code>\1</code>", escape(text))
 
 
-def _body_example(operation: dict[str, Any], document: dict[str, Any]) -> Any:
-    body = operation.get("requestBody")
-    if body is None:
-        return None
-    reference = body["content"]["application/json"]["schema"]["$ref"]
-    schema = document["components"]["schemas"][reference.rsplit("/", 1)[1]]
-    examples = schema.get("examples")
-    return examples[0] if examples else dict.fromkeys(schema.get("properties", {}), "…")
+def _body_example(schema: dict[str, Any], document: dict[str, Any]) -> Any:
+    named = document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
+    examples = named.get("examples")
+    return examples[0] if examples else dict.fromkeys(named.get("properties", {}), "…")
