@@ -39,6 +39,12 @@ class UseReader:
             return kept
         return await self._reading()
 
+    async def of_gpu(self, node: str, index: int) -> GpuUseNow | None:
+        """The use of one GPU now."""
+        async with self._uow() as uow:
+            found = await uow.gpu_use.of_now((node, index - 1), 1, self._clock.now(), self._lasts)
+        return next((gpu for gpu in found if (gpu.node, gpu.index) == (node, index)), None)
+
     async def close(self) -> None:
         """Cancel running reads."""
         await self._reading.close()

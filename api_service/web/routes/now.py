@@ -50,7 +50,7 @@ class NowView:
 class CardDetails:
     """One GPU for one viewer. `links`: the pages of its holder and follower by id, where the viewer may open them.
 
-    `use`: its utilisation in percent; None: no data.
+    `use`: its utilisation in percent; None: no data. `with_use`: the page shows use.
     """
 
     card: GpuNow
@@ -64,6 +64,7 @@ class CardDetails:
     overdue: bool
     can_be_had: bool
     use: int | None
+    with_use: bool
 
 
 async def now_page(visit: Visit) -> Response:
@@ -215,6 +216,7 @@ async def _card(visit: Visit, fleet: FleetPicture, sight: Sight, chosen: str) ->
     card = _of_index(node, index)
     if node is None or card is None:
         raise ProblemError(404, "no_such_card", f"There is no GPU {chosen[:_MOST_TYPED]} any more. Choose another GPU.")
+    with_use = Density.USE in (_density_of_sender(visit), visit.query("view"))
     state = state_of(card, available=node.now.available, user_id=visit.principal.user_id)
     writer = TileWriter(sight, lambda when: clock(when, visit.zone, visit.now))
     reachable = [
@@ -237,7 +239,8 @@ async def _card(visit: Visit, fleet: FleetPicture, sight: Sight, chosen: str) ->
         },
         overdue=card.holder is not None and card.holder.ends_at <= visit.now,
         can_be_had=state in (TileState.FREE, TileState.SOON),
-        use=percent_of((await visit.uses.use()).gpus.get((node.name, card.index))),
+        use=percent_of(await visit.uses.of_gpu(node.name, card.index)) if with_use else None,
+        with_use=with_use,
     )
 
 
