@@ -109,7 +109,7 @@ CASES: list[tuple[str, dict[str, Any], set[str]]] = [
     (
         "view_reservations",
         {"user_id": 7, "before_seq": 10**9, "statuses": None, "limit": 50},
-        {"reservations_user"},
+        {"reservations_listed_of_user"},
     ),
     ("view_reservation", {"id": "job-77", "user_id": 7}, {"reservations_pkey"}),
     ("lock_reservations", {"ids": ["job-77", "job-78"]}, {"reservations_pkey"}),
