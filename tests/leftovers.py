@@ -104,12 +104,13 @@ def _left(session: Path) -> list[str]:
 
 
 def _remove(session: Path) -> None:
-    """With the database servers that still run in it."""
-    for depth in ("postgres", "*/postgres", "*/*/postgres"):
-        for server in session.glob(depth):
-            from reservation_core.adapters.postgres.embedded.errors import AlreadyInUseError
-            from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
+    """With the database servers that still run in it. Sessions that begin at once find the same ones of killed sessions."""
+    with suppress(FileNotFoundError):  # another session has removed it meanwhile
+        for depth in ("postgres", "*/postgres", "*/*/postgres"):
+            for server in session.glob(depth):
+                from reservation_core.adapters.postgres.embedded.errors import AlreadyInUseError
+                from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 
-            with suppress(AlreadyInUseError):  # another session is at it
-                EmbeddedPostgres(server.parent).destroy()
+                with suppress(AlreadyInUseError):  # another session is at it
+                    EmbeddedPostgres(server.parent).destroy()
     shutil.rmtree(session, ignore_errors=True)

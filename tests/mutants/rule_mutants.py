@@ -12,7 +12,7 @@ RULES = (
     Mutant(
         "an end before its time",
         "A job ends at its end and not before",
-        CODE + "jobs/clock_ends.py",
+        CODE + "jobs/early_ends/clock_ends.py",
         "reservation.ends_at is None or now < reservation.ends_at:",
         "reservation.ends_at is None:",
         (DOMAIN + "jobs/test_lifecycle.py::test_the_end_is_reached_at_its_moment_and_not_before",),
