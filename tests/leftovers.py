@@ -104,7 +104,7 @@ def _left(session: Path) -> list[str]:
 
 
 def _remove(session: Path) -> None:
-    """With the database servers that still run in it. Sessions that begin at once find the same ones of killed sessions."""
+    """With the database servers that still run in it. Sessions that begin together find the same leftovers."""
     with suppress(FileNotFoundError):  # another session has removed it meanwhile
         for depth in ("postgres", "*/postgres", "*/*/postgres"):
             for server in session.glob(depth):
