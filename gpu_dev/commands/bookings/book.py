@@ -8,19 +8,16 @@ from typing import Annotated, Any
 import typer
 
 from gpu_dev.calls.booking_calls import Reach
+from gpu_dev.commands.bookings.made_bookings import show_booking, show_made
 from gpu_dev.display.calendar_views import (
     BOOKING,
     BOOKING_DETAILS,
     FEED,
     SLOT,
-    VERDICT,
     WAITLIST,
-    booked_on,
-    costs_in_words,
 )
-from gpu_dev.display.local_times import local_sentence, local_time, slot_words, wall_words
-from gpu_dev.display.output import Column, Format, View, as_data, show_list, show_one
-from gpu_dev.display.views import wanted_gpus
+from gpu_dev.display.local_times import local_time
+from gpu_dev.display.output import Format, show_list, show_one
 from gpu_dev.errors import ApiError, UsageError
 from gpu_dev.inputs.durations import format_duration, parse_duration
 from gpu_dev.inputs.requests import make_request, workload_fields
@@ -42,10 +39,6 @@ from reservation_core.domain.model import BookingStatus
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 _COMMAND_LAST = {"allow_interspersed_args": False}
-_DATA = (Format.JSON, Format.YAML)
-_SERIES = View[BookingSeries](
-    name=lambda series: series.series_id, columns=(Column("SERIES", lambda series: series.series_id),)
-)
 BookingIdArgument = Annotated[
     str, typer.Argument(metavar="ID", help="A booking's id (`bkg-` may be left out) or title.")
 ]
@@ -118,7 +111,7 @@ def create(
         asked = fields | slot_fields(start, end, duration, zone)
         return make_request(BookingCreate, {name: value for name, value in asked.items() if value is not None})
 
-    _show_made(_booked(ctx, request, dry_run=dry_run, starts_now=start.strip().lower() == "now"), output)
+    show_made(_booked(ctx, request, dry_run=dry_run, starts_now=start.strip().lower() == "now"), output)
 
 
 def _booked(
@@ -231,7 +224,7 @@ def move(
     change = make_request(BookingChange, fields)
     with client_for(ctx) as client:
         act = client.bookings.would_change if dry_run else client.bookings.change
-        _show_booking(act(booking_id_of(client, booking_id), change), output)
+        show_booking(act(booking_id_of(client, booking_id), change), output)
 
 
 @app.command()
@@ -308,14 +301,14 @@ def waitlist(
 def accept(ctx: typer.Context, booking_id: BookingIdArgument, output: OneOutput = None) -> None:
     """Accept an offer of the waitlist."""
     with client_for(ctx) as client:
-        _show_booking(client.bookings.accept(booking_id_of(client, booking_id)), output)
+        show_booking(client.bookings.accept(booking_id_of(client, booking_id)), output)
 
 
 @app.command()
 def decline(ctx: typer.Context, booking_id: BookingIdArgument, output: OneOutput = None) -> None:
     """Decline an offer: the next on the waitlist gets it."""
     with client_for(ctx) as client:
-        _show_booking(client.bookings.decline(booking_id_of(client, booking_id)), output)
+        show_booking(client.bookings.decline(booking_id_of(client, booking_id)), output)
 
 
 @app.command()
@@ -358,47 +351,4 @@ def _move_end(ctx: typer.Context, booking_id: str, by: timedelta, output: Format
             )
         # What the end is counted from must still be so: a second try after a lost answer must not extend twice.
         act = client.bookings.would_change if dry_run else client.bookings.change
-        _show_booking(act(whole, BookingChange(duration=length), if_match=tag), output)
-
-
-def _show_made(made: BookingOut | BookingVerdict | BookingSeries | SeriesVerdict, output: Format | None) -> None:
-    if isinstance(made, BookingSeries | SeriesVerdict):
-        _show_series(made, output)
-    else:
-        _show_booking(made, output)
-
-
-def _show_booking(booking: BookingOut | BookingVerdict, output: Format | None) -> None:
-    if output is None:
-        put(f"{_in_words(booking)}\n")
-    elif isinstance(booking, BookingVerdict):
-        put(show_one(booking, VERDICT, output))
-    else:
-        put(show_one(booking, BOOKING_DETAILS, output))
-
-
-def _show_series(made: BookingSeries | SeriesVerdict, output: Format | None) -> None:
-    if output is not None and isinstance(made, SeriesVerdict):
-        more = {"skipped": as_data(made.skipped), "costs": as_data(made.costs)}
-        put(show_list(made.items, VERDICT, output, **more))
-    elif output is not None and isinstance(made, BookingSeries):
-        put(show_one(made, _SERIES, output) if output in _DATA else show_list(made.items, BOOKING, output))
-    else:
-        dates = f"{len(made.items)} {'date' if len(made.items) == 1 else 'dates'}"
-        put(f"would be: {dates}\n" if isinstance(made, SeriesVerdict) else f"{made.series_id}: {dates} booked\n")
-        for one in made.items:
-            put(f"{_in_words(one)}\n")
-        if isinstance(made, SeriesVerdict) and made.costs:
-            put(f"together: about {costs_in_words(made.costs)}\n")
-    for left_out in made.skipped:
-        reasons = "; ".join(local_sentence(rule.detail) for rule in left_out.broken_rules)
-        say(f"{wall_words(left_out.local_start)} left out: {reasons}")
-
-
-def _in_words(booking: BookingOut | BookingVerdict) -> str:
-    cards = wanted_gpus(booking.gpus, booking.gpu_type, booking.nodes)
-    where = f" on {booked_on(booking)}" if booking.allocations else ""
-    what = "would be" if isinstance(booking, BookingVerdict) else booking.id
-    cost = booking.cost if isinstance(booking, BookingVerdict) else None
-    price = "" if cost is None else f", about {costs_in_words([cost])}"
-    return f"{what} {booking.status.value}: {cards}{where}, {slot_words(booking.start, booking.end)}{price}"
+        show_booking(act(whole, BookingChange(duration=length), if_match=tag), output)

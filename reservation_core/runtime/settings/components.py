@@ -8,9 +8,9 @@ import os
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal, Self, assert_never
+from typing import Annotated, Literal, assert_never
 
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, SecretStr, model_validator
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from reservation_core.domain.history.retention import RetentionRules
@@ -19,11 +19,11 @@ from reservation_core.domain.request_terms import MOST_CPUS
 from reservation_core.runtime.settings.auth import AuthSettings
 from reservation_core.runtime.settings.gpus import GpuSettings, HealthSettings
 from reservation_core.runtime.settings.http import HttpSettings
-from reservation_core.runtime.settings.kubernetes import KubernetesSettings
+from reservation_core.runtime.settings.kubernetes import KubernetesSettings, PodEndSettings
 from reservation_core.runtime.settings.notices import NoticeSettings, SmtpSettings
 from reservation_core.runtime.settings.placement import PlacementSettings
 from reservation_core.runtime.settings.retention import RetentionSettings
-from reservation_core.runtime.settings.section import MemorySize, Seconds, Section, split
+from reservation_core.runtime.settings.section import MemorySize, Seconds, WarningTimes, split
 from reservation_core.runtime.settings.ssh import SshSettings
 from reservation_core.runtime.settings.sync import SyncSettings
 from reservation_core.runtime.settings.web import WebSettings
@@ -67,9 +67,6 @@ CronJobs = Annotated[
     NoDecode,
     BeforeValidator(split),
     Field(max_length=20),
-]
-WarningTimes = Annotated[
-    tuple[Annotated[int, Field(gt=0, le=86_400 * 400)], ...], NoDecode, BeforeValidator(split), Field(max_length=20)
 ]
 
 
@@ -362,34 +359,6 @@ class NodeAgentSettings(CommonSettings):
 
     node_name: Annotated[str, Field(validation_alias=AliasChoices("NODE_NAME", "GPU_DEV_NODE_NAME"))]
     look_every_s: Seconds = 60
-
-
-class PodEndSettings(Section):
-    """The end of foreign pods where bookings are enforced. Times are in seconds."""
-
-    enabled: bool = False
-    # Bookings are enforced in namespaces with this label; the webhook's configuration names the same.
-    namespace_label: Annotated[str, Field(pattern=r"^[A-Za-z0-9][-A-Za-z0-9_./]{0,316}=[-A-Za-z0-9_.]{1,63}$")] = (
-        "gpu-dev/enforce-bookings=true"
-    )
-    warn_before_s: WarningTimes = (1800, 900, 300)
-    lead_s: Annotated[float, Field(ge=0, le=86_400)] = 60  # how long before a booking its GPUs are freed
-    grace_s: Annotated[int, Field(ge=1, le=86_400)] = 30  # longest time between SIGTERM and SIGKILL
-    budget_patience_s: Seconds = 600  # how long a PodDisruptionBudget may keep a pod that has to end
-    override_budgets: bool = False  # then the pod is deleted; otherwise an Event is written and the eviction retried
-    look_s: Seconds = 5  # how often the watching loop runs, besides every change of a pod
-    events_per_s: Annotated[float, Field(gt=0, le=1000)] = 50
-    # The namespace of the Lease; default: that of the service account.
-    lease_namespace: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")] | None = None
-    lease_s: Seconds = 15
-    renew_within_s: Seconds = 10
-    retry_s: Seconds = 2
-
-    @model_validator(mode="after")
-    def _lease_makes_sense(self) -> Self:
-        if not self.retry_s < self.renew_within_s < self.lease_s:
-            raise ValueError("retry_s must be less than renew_within_s, and that less than lease_s")
-        return self
 
 
 class ExpirySettings(EndSettings, KeepingSettings):

@@ -1,11 +1,11 @@
 """Settings of the Kubernetes cluster."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from reservation_core.runtime.settings.section import Seconds, Section
+from reservation_core.runtime.settings.section import Seconds, Section, WarningTimes
 
 
 class KubernetesSettings(Section):
@@ -29,3 +29,31 @@ class KubernetesSettings(Section):
     creates_per_s: Annotated[float, Field(ge=0, le=100_000)] = 50  # 0: no pacing
     # Added to a pod's activeDeadlineSeconds, which Kubernetes can only shorten, for later extensions.
     extension_room_s: Annotated[float, Field(ge=0, le=86_400 * 400)] = 86_400 * 30
+
+
+class PodEndSettings(Section):
+    """The end of foreign pods where bookings are enforced. Times are in seconds."""
+
+    enabled: bool = False
+    # Bookings are enforced in namespaces with this label; the webhook's configuration names the same.
+    namespace_label: Annotated[str, Field(pattern=r"^[A-Za-z0-9][-A-Za-z0-9_./]{0,316}=[-A-Za-z0-9_.]{1,63}$")] = (
+        "gpu-dev/enforce-bookings=true"
+    )
+    warn_before_s: WarningTimes = (1800, 900, 300)
+    lead_s: Annotated[float, Field(ge=0, le=86_400)] = 60  # how long before a booking its GPUs are freed
+    grace_s: Annotated[int, Field(ge=1, le=86_400)] = 30  # longest time between SIGTERM and SIGKILL
+    budget_patience_s: Seconds = 600  # how long a PodDisruptionBudget may keep a pod that has to end
+    override_budgets: bool = False  # then the pod is deleted; otherwise an Event is written and the eviction retried
+    look_s: Seconds = 5  # how often the watching loop runs, besides every change of a pod
+    events_per_s: Annotated[float, Field(gt=0, le=1000)] = 50
+    # The namespace of the Lease; default: that of the service account.
+    lease_namespace: Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")] | None = None
+    lease_s: Seconds = 15
+    renew_within_s: Seconds = 10
+    retry_s: Seconds = 2
+
+    @model_validator(mode="after")
+    def _lease_makes_sense(self) -> Self:
+        if not self.retry_s < self.renew_within_s < self.lease_s:
+            raise ValueError("retry_s must be less than renew_within_s, and that less than lease_s")
+        return self

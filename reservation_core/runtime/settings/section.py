@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_settings import NoDecode
 
 from reservation_core.domain.request_terms import MOST_MEMORY, read_bytes
 
@@ -14,16 +15,6 @@ def _read_size(value: object) -> object:
     return read
 
 
-MemorySize = Annotated[int, BeforeValidator(_read_size), Field(ge=2**20, le=MOST_MEMORY)]
-Seconds = Annotated[float, Field(gt=0, le=86_400 * 400)]
-
-
-class Section(BaseModel):
-    """A section of settings, `GPU_DEV_<SECTION>__<NAME>`. Unknown names are errors, as a typo would have no effect."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
 def split(value: object) -> object:
     """Split a list in an environment variable: `1800,900,300`, with or without brackets."""
     return (
@@ -31,3 +22,16 @@ def split(value: object) -> object:
         if isinstance(value, str)
         else value
     )
+
+
+MemorySize = Annotated[int, BeforeValidator(_read_size), Field(ge=2**20, le=MOST_MEMORY)]
+Seconds = Annotated[float, Field(gt=0, le=86_400 * 400)]
+WarningTimes = Annotated[
+    tuple[Annotated[int, Field(gt=0, le=86_400 * 400)], ...], NoDecode, BeforeValidator(split), Field(max_length=20)
+]
+
+
+class Section(BaseModel):
+    """A section of settings, `GPU_DEV_<SECTION>__<NAME>`. Unknown names are errors, as a typo would have no effect."""
+
+    model_config = ConfigDict(extra="forbid")

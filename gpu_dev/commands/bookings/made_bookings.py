@@ -1,0 +1,58 @@
+"""What `book` shows of a booking or a series that was made or changed, or would be."""
+
+from gpu_dev.display.calendar_views import BOOKING, BOOKING_DETAILS, VERDICT, booked_on, costs_in_words
+from gpu_dev.display.local_times import local_sentence, slot_words, wall_words
+from gpu_dev.display.output import Column, Format, View, as_data, show_list, show_one
+from gpu_dev.display.views import wanted_gpus
+from gpu_dev.terminal import put, say
+from gpu_dev.wire.bookings import BookingOut, BookingSeries, BookingVerdict, SeriesVerdict
+
+_DATA = (Format.JSON, Format.YAML)
+_SERIES = View[BookingSeries](
+    name=lambda series: series.series_id, columns=(Column("SERIES", lambda series: series.series_id),)
+)
+
+
+def show_made(made: BookingOut | BookingVerdict | BookingSeries | SeriesVerdict, output: Format | None) -> None:
+    """Show a booking, a series, or what would become of one."""
+    if isinstance(made, BookingSeries | SeriesVerdict):
+        _show_series(made, output)
+    else:
+        show_booking(made, output)
+
+
+def show_booking(booking: BookingOut | BookingVerdict, output: Format | None) -> None:
+    """Show a booking, or what would become of one; in a sentence without a format."""
+    if output is None:
+        put(f"{_in_words(booking)}\n")
+    elif isinstance(booking, BookingVerdict):
+        put(show_one(booking, VERDICT, output))
+    else:
+        put(show_one(booking, BOOKING_DETAILS, output))
+
+
+def _show_series(made: BookingSeries | SeriesVerdict, output: Format | None) -> None:
+    if output is not None and isinstance(made, SeriesVerdict):
+        more = {"skipped": as_data(made.skipped), "costs": as_data(made.costs)}
+        put(show_list(made.items, VERDICT, output, **more))
+    elif output is not None and isinstance(made, BookingSeries):
+        put(show_one(made, _SERIES, output) if output in _DATA else show_list(made.items, BOOKING, output))
+    else:
+        dates = f"{len(made.items)} {'date' if len(made.items) == 1 else 'dates'}"
+        put(f"would be: {dates}\n" if isinstance(made, SeriesVerdict) else f"{made.series_id}: {dates} booked\n")
+        for one in made.items:
+            put(f"{_in_words(one)}\n")
+        if isinstance(made, SeriesVerdict) and made.costs:
+            put(f"together: about {costs_in_words(made.costs)}\n")
+    for left_out in made.skipped:
+        reasons = "; ".join(local_sentence(rule.detail) for rule in left_out.broken_rules)
+        say(f"{wall_words(left_out.local_start)} left out: {reasons}")
+
+
+def _in_words(booking: BookingOut | BookingVerdict) -> str:
+    cards = wanted_gpus(booking.gpus, booking.gpu_type, booking.nodes)
+    where = f" on {booked_on(booking)}" if booking.allocations else ""
+    what = "would be" if isinstance(booking, BookingVerdict) else booking.id
+    cost = booking.cost if isinstance(booking, BookingVerdict) else None
+    price = "" if cost is None else f", about {costs_in_words([cost])}"
+    return f"{what} {booking.status.value}: {cards}{where}, {slot_words(booking.start, booking.end)}{price}"
