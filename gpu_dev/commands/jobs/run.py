@@ -5,6 +5,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Annotated, Any, NoReturn, assert_never
 
 import typer
@@ -126,26 +127,28 @@ def submit(
     fields |= end_fields(preemptible=preemptible, min_runtime=min_runtime, end_signal=end_signal)
     request = _request(ctx, fields, gpus, duration, json_file, again, _SUBMIT_EXAMPLE)
     with client_for(ctx) as client:
-        if test_only:
-            _test(client, request, Format.TABLE if output is Format.NAME else output)
-        if dry_run:
-            _rehearse(client, request, Format.TABLE if output is Format.NAME else output)
+        shown = Format.TABLE if output is Format.NAME else output
+        _rehearse_if_asked(client, request, shown, dry_run=dry_run, test_only=test_only)
         job = client.submit(files.sent_with(client, request))
-        if not wait:
-            put(show_one(job, JOB_DETAILS, output))
-            say_wait(client, request, job)
-            return
-        if output is Format.NAME:
-            # Scripts get the id at once, whatever becomes of the waiting.
-            put(f"{job.id}\n")
-        job = wait_until(client, job, has_ended, timeout=patience)
-        say_use(client, job)
-        if output is not Format.NAME:
-            put(show_one(job, JOB_DETAILS, output))
-        brought = files.brought_back(client, job)
+        if wait:
+            raise typer.Exit(_wait_for(client, job, files, output, patience))
+        put(show_one(job, JOB_DETAILS, output))
+        say_wait(client, request, job)
+
+
+def _wait_for(client: GpuDevClient, job: Job, files: SyncedFolder, output: Format, patience: timedelta | None) -> int:
+    """Wait until a job has ended, show it, and bring its files back. Returns the exit code."""
+    if output is Format.NAME:
+        # Scripts get the id at once, whatever becomes of the waiting.
+        put(f"{job.id}\n")
+    job = wait_until(client, job, has_ended, timeout=patience)
+    say_use(client, job)
+    if output is not Format.NAME:
+        put(show_one(job, JOB_DETAILS, output))
+    brought = files.brought_back(client, job)
     if job.status is not JobStatus.SUCCEEDED:
-        raise typer.Exit(ExitCode.TIMEOUT if job.status is JobStatus.EXPIRED else ExitCode.JOB_FAILED)
-    raise typer.Exit(code_with_files(ExitCode.OK, brought=brought))
+        return ExitCode.TIMEOUT if job.status is JobStatus.EXPIRED else ExitCode.JOB_FAILED
+    return code_with_files(ExitCode.OK, brought=brought)
 
 
 @run_app.command(context_settings=_COMMAND_LAST)
@@ -206,16 +209,9 @@ def run(
     files = read_synced(sync, fetch)
     fields |= end_fields(preemptible=preemptible, min_runtime=min_runtime, end_signal=end_signal)
     request = _request(ctx, fields, gpus, duration, json_file, again, _RUN_EXAMPLE)
-    if not request.workload.command:
-        raise UsageError(
-            "No command is given. Write it after `--`; to only hold GPUs, use `gpu-dev submit`.",
-            next_command=_RUN_EXAMPLE,
-        )
+    _require_command(request)
     with client_for(ctx) as client, terminable():
-        if test_only:
-            _test(client, request, Format.TABLE)
-        if dry_run:
-            _rehearse(client, request, Format.TABLE)
+        _rehearse_if_asked(client, request, Format.TABLE, dry_run=dry_run, test_only=test_only)
         raise typer.Exit(_run(client, request, on_interrupt, files, tty=tty))
 
 
@@ -238,10 +234,27 @@ def _run(
     return run_in_foreground(client, reading_input(request) if feeds else request, on_interrupt, files, feeds=feeds)
 
 
+def _require_command(request: JobSubmit) -> None:
+    if not request.workload.command:
+        raise UsageError(
+            "No command is given. Write it after `--`; to only hold GPUs, use `gpu-dev submit`.",
+            next_command=_RUN_EXAMPLE,
+        )
+
+
 def _require_one_rehearsal(*, dry_run: bool, test_only: bool) -> None:
     """Raise UsageError where two answers are asked for."""
     if dry_run and test_only:
         raise UsageError("Give either --dry-run or --test-only: each shows an answer of its own.")
+
+
+def _rehearse_if_asked(
+    client: GpuDevClient, request: JobSubmit, output: Format, *, dry_run: bool, test_only: bool
+) -> None:
+    if test_only:
+        _test(client, request, output)
+    if dry_run:
+        _rehearse(client, request, output)
 
 
 def _rehearse(client: GpuDevClient, request: JobSubmit, output: Format) -> NoReturn:

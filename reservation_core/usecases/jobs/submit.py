@@ -60,14 +60,7 @@ def prepare(
         nodes=request.nodes,
         duration=request.duration,
         priority=request.priority,
-        workload=PodWorkload(
-            command=tuple(request.workload.command),
-            image=request.workload.image,
-            env=tuple(request.workload.env.items()),
-            working_dir=request.workload.working_dir,
-            secrets=tuple(secret.use for secret in request.secrets),
-            sync=None if request.sync is None else request.sync.asked,
-        ),
+        workload=_workload_of(request),
         created_at=now,
         version=1,
         booking_id=request.booking_id,
@@ -87,6 +80,17 @@ def prepare(
     if refusals:
         raise merge_refusals(refusals)
     return NewReservation(reservation, actor=principal.user, after=after)
+
+
+def _workload_of(request: JobSubmit) -> PodWorkload:
+    return PodWorkload(
+        command=tuple(request.workload.command),
+        image=request.workload.image,
+        env=tuple(request.workload.env.items()),
+        working_dir=request.workload.working_dir,
+        secrets=tuple(secret.use for secret in request.secrets),
+        sync=None if request.sync is None else request.sync.asked,
+    )
 
 
 def _preemption_of(request: JobSubmit) -> Preemption:
