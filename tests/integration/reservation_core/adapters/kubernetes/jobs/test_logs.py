@@ -80,7 +80,7 @@ async def test_many_lines_of_one_moment_survive_too(
 async def test_the_last_lines_can_be_asked_for(
     proxied: KubernetesCluster, fault_proxy: FaultProxy, make_spec: SpecMaker
 ) -> None:
-    spec = make_spec("sh", "-c", "for i in 1 2 3 4 5 6; do echo $i; sleep 0.01; done; sleep 0.5; echo more")
+    spec = make_spec("sh", "-c", "for i in 1 2 3 4 5 6; do echo $i; sleep 0.01; done; sleep 3; echo more")
     await proxied.create_pod(spec)
 
     async def printed() -> bool:
