@@ -162,7 +162,9 @@ class Story:
         job = (await self.alice.post("/v1/jobs", json={**body, "sync": sync})).json()["id"]
         await self.call(self.alice, "GET /v1/jobs/{job_id}/files", job_id=job)
         await self.call(self.alice, "GET /v1/jobs/{job_id}/files/data", job_id=job)
-        await self.call(self.alice, "PUT /v1/jobs/{job_id}/results", {"folder": folder["id"]}, job_id=job)
+        results = {"entries": [{**entry, "path": "out/train.py"}]}
+        kept = (await self.alice.put("/v1/uploads/folders", json=results)).json()["id"]
+        await self.call(self.alice, "PUT /v1/jobs/{job_id}/results", {"folder": kept}, job_id=job)
         await self.call(self.alice, "GET /v1/jobs/{job_id}/results", job_id=job)
         await self.call(self.alice, "GET /v1/jobs/{job_id}/results/data", query="?skip=0", job_id=job)
         await self.alice.post(f"/v1/jobs/{job}/cancel")
