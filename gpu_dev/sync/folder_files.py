@@ -128,7 +128,7 @@ def _make_folder(path: Path) -> None:
             return
         path.unlink()
     except FileNotFoundError:
-        pass
+        pass  # nothing is in the way
     path.mkdir()
 
 

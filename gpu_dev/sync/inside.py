@@ -91,7 +91,7 @@ class JobServer:
                         yield frame
                         done, tried = done + 1, 0
             except (FrameError, HTTPException, OSError):
-                pass
+                pass  # it goes on below from the last whole chunk
             if done < count:
                 if tried == len(_PAUSES_S):
                     raise NoFilesError("the connection to the server breaks off again and again")

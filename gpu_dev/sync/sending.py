@@ -20,7 +20,7 @@ _MIB = 2**20
 def send_folder(calls: FileCalls, root: Path) -> str:
     """Send what the server does not have of a folder; returns the folder's id. Raises UsageError and ClientError.
 
-    What was sent before a break is not sent again.
+    After a break only the chunks are sent that the server lacks.
     """
     before = chunks_of_last_look(root, cache_folder())
     entries = scan(root, cache_folder())

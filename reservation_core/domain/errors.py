@@ -129,7 +129,7 @@ class UnknownFolderError(DomainError, code="no_such_folder"):
 
 
 class InvalidFolderError(DomainError, code="invalid_folder"):
-    """What was sent is no folder, or names places outside of it."""
+    """The list of a folder is malformed, or names places outside of the folder."""
 
 
 class NoFilesError(DomainError, code="no_files"):

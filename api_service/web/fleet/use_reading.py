@@ -33,7 +33,7 @@ class UseReader:
         self._use: FleetUse | None = None
 
     async def use(self) -> FleetUse:
-        """What was read at most `OLDEST` ago. Raises DatabaseUnavailableError."""
+        """The last reading, no older than `OLDEST`. Raises DatabaseUnavailableError."""
         kept = self._use
         if kept is not None and timedelta(0) <= self._clock.now() - kept.read_at < OLDEST:
             return kept

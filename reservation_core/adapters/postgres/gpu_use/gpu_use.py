@@ -71,7 +71,7 @@ class GpuUse(StatementRunner):
         await self._run("sum_up_gpu_use", start=hour, until=hour + Resolution.HOURS.step)
 
     async def used(self, by: UsageBy, user_id: int | None, spans: Sequence[Span]) -> dict[str | None, UsedGpus]:
-        """What was used of GPUs in spans of hours and minutes, by key, of a user or (None) of all."""
+        """The use of GPUs in spans of hours and minutes, by key; of one user, or with None of all."""
         hours = [span for span in spans if span.resolution is Resolution.HOURS]
         minutes = [span for span in spans if span.resolution is Resolution.MINUTES]
         rows = await self._run(
