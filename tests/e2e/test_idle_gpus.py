@@ -76,7 +76,8 @@ def play(system: SystemProcess, receiver: str) -> None:
         assert ended(http, left)["reason"]["code"] == "idle"  # type: ignore[index]
         assert ended(http, following)["status"] == "succeeded"
         life, other = events(http, left), events(http, kept)
-        assert life["idle_warning"] < life["idle_released"] < life["expired"]
+        order = [*life]
+        assert order.index("idle_warning") < order.index("idle_released") < order.index("expired")
         # It is idle still, so it is warned again, and may have been ended by now; but not when the other was.
         assert other["kept"] < life["idle_released"] < other.get("idle_released", "~")
         assert http.get(f"/v1/jobs/{following}").json()["started_at"] < other.get("idle_released", "~")

@@ -138,6 +138,7 @@ async def process_reservations(this: Installation) -> None:
     assert len((await cluster.list_pods()).pods) == 2
     await cluster.extend_deadline(f"{JOB}-1-0", datetime.now(UTC) + timedelta(hours=2))
     assert await read_log(cluster, follow=False) == b"here I am\n"
+    await cluster.signal_pod(f"{JOB}-1-0", "CONT")  # changes nothing for a command that runs
     await cluster.delete_pod(f"{JOB}-1-0", GRACE)
     await cluster.forget_pod(f"{JOB}-1-1")
 
@@ -323,7 +324,8 @@ REFUSED: list[tuple[str, str, str, JsonObject | None]] = [
     ("ssh-gateway", "GET", f"{PODS}/job-x-1-0/log", None),
     ("ssh-gateway", "POST", PODS, POD),
     ("ssh-gateway", "GET", "/api/v1/namespaces/kube-system/pods/p/exec?command=sh", None),
-    ("reservation-processor", "POST", f"{PODS}/job-x-1-0/exec?command=sh", None),
+    ("reservation-processor", "POST", "/api/v1/namespaces/kube-system/pods/p/exec?command=sh", None),
+    ("reservation-processor", "POST", f"{PODS}/job-x-1-0/attach", None),
     ("reservation-processor", "GET", f"/api/v1/namespaces/{WORKLOADS}/secrets", None),
     ("reservation-processor", "GET", "/api/v1/pods", None),
     ("reservation-processor", "GET", "/api/v1/nodes", None),

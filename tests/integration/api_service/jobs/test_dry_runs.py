@@ -299,13 +299,13 @@ async def test_other_jobs_are_made_beside_the_event_loop_and_only_for_prediction
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     makers: list[str] = []
-    make = planning._queued
+    make = planning.queued_of
 
     def noted(*row: Any) -> Waiting:
         makers.append(threading.current_thread().name)
         return make(*row)
 
-    monkeypatch.setattr(planning, "_queued", noted)
+    monkeypatch.setattr(planning, "queued_of", noted)
     monkeypatch.setattr(read_plan, "_SLOTTED", 1)
     await practise(lab, random.Random(0))
     await lab.jobs(gpus=8, gpu_type="h100", duration="PT5H", of=4)
