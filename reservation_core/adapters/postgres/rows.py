@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -100,17 +101,20 @@ def _retries_of(most: int | None, causes: list[str] | None) -> Retries | None:
 def _preemption_of(row: Mapping[Any, Any]) -> Preemption:
     if not row["preemptible"] and row["end_signal"] is None and row["preempted_at"] is None and not row["preemptions"]:
         return NO_PREEMPTION
-    signal = None
-    if row["end_signal"] is not None:
-        signal = EndSignal(SignalName(row["end_signal"]), row["end_signal_before"])
-    return Preemption(
-        preemptible=bool(row["preemptible"]),
-        min_runtime=row["min_runtime"] or timedelta(0),
-        end_signal=signal,
+    return replace(
+        preemption_terms(row),
         signalled_at=row["signalled_at"],
         asked_at=row["preempted_at"],
         times=row["preemptions"],
     )
+
+
+def preemption_terms(row: Mapping[Any, Any]) -> Preemption:
+    """What a job asked for, without what has become of it."""
+    signal = None
+    if row["end_signal"] is not None:
+        signal = EndSignal(SignalName(row["end_signal"]), row["end_signal_before"])
+    return Preemption(bool(row["preemptible"]), row["min_runtime"] or timedelta(0), signal)
 
 
 def _warning_of(row: Mapping[Any, Any]) -> IdleWarning | None:

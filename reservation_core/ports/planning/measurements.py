@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from reservation_core.domain.bookings.nouns import Span, Wanted
 from reservation_core.domain.model import JobStatus, ReservationKind
+from reservation_core.domain.request_terms import Preemption
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class PastJob:
     finished_at: datetime | None
     duration: timedelta
     in_booking: bool
+    terms: Preemption
 
 
 @dataclass(frozen=True, slots=True)

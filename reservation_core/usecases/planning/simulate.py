@@ -179,7 +179,7 @@ def _past_job(past: PastJob, allowance: timedelta) -> TraceJob | None:
         project=past.project,
         submitted_at=to_micros(past.created_at),
     )
-    return TraceJob(job, past.created_at, max(past.finished_at - past.started_at, timedelta(0)))
+    return TraceJob(job, past.created_at, max(past.finished_at - past.started_at, timedelta(0)), past.terms)
 
 
 _START = (

@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 
+from reservation_core.adapters.postgres.rows import preemption_terms
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.bookings.nouns import LONGEST_BOOKING, Span, Wanted
 from reservation_core.domain.jobs.promises import SLACK
@@ -57,21 +58,22 @@ class Measurements(StatementRunner):
 
     async def past_jobs(self, user_id: int | None, since: datetime, limit: int) -> list[PastJob]:
         """The newest `limit` jobs that were submitted since then, newest first; of one user, or with None of all."""
-        rows = await self._run("jobs_to_simulate", user_id=user_id, since=since, scanned=limit)
+        rows = (await self._run("jobs_to_simulate", user_id=user_id, since=since, scanned=limit)).mappings()
         return [
             PastJob(
-                row.seq,
-                row.user_id,
-                row.gpus,
-                row.nodes,
-                row.gpu_type,
-                row.priority,
-                row.project,
-                row.created_at,
-                row.started_at,
-                row.finished_at,
-                timedelta(seconds=row.duration_s),
-                row.in_booking,
+                row["seq"],
+                row["user_id"],
+                row["gpus"],
+                row["nodes"],
+                row["gpu_type"],
+                row["priority"],
+                row["project"],
+                row["created_at"],
+                row["started_at"],
+                row["finished_at"],
+                timedelta(seconds=row["duration_s"]),
+                row["in_booking"],
+                preemption_terms(row),
             )
             for row in rows
         ]

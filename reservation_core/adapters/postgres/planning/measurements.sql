@@ -57,16 +57,19 @@ WHERE e.id > :after_event AND e.id <= :up_to_event AND e.kind = 'allocated' AND 
 -- The newest jobs, everybody's or one user's, that were submitted since a time, newest first. So many jobs are looked at
 -- and no more; of the two parts one is executed.
 WITH newest AS MATERIALIZED (
-    (SELECT seq, user_id, gpus, nodes, gpu_type, priority, project, created_at, started_at, finished_at, duration, booking_id
+    (SELECT seq, user_id, gpus, nodes, gpu_type, priority, project, created_at, started_at, finished_at, duration, booking_id,
+            preemptible, min_runtime, end_signal, end_signal_before
      FROM reservations WHERE CAST(:user_id AS bigint) IS NULL AND kind = 'job'
      ORDER BY seq DESC LIMIT :scanned)
     UNION ALL
-    (SELECT seq, user_id, gpus, nodes, gpu_type, priority, project, created_at, started_at, finished_at, duration, booking_id
+    (SELECT seq, user_id, gpus, nodes, gpu_type, priority, project, created_at, started_at, finished_at, duration, booking_id,
+            preemptible, min_runtime, end_signal, end_signal_before
      FROM reservations WHERE user_id = CAST(:user_id AS bigint) AND kind = 'job'
      ORDER BY seq DESC LIMIT :scanned)
 )
 SELECT seq, user_id, gpus, nodes, gpu_type, priority, project, created_at, started_at, finished_at,
-       CAST(extract(epoch FROM duration) AS float8) AS duration_s, booking_id IS NOT NULL AS in_booking
+       CAST(extract(epoch FROM duration) AS float8) AS duration_s, booking_id IS NOT NULL AS in_booking,
+       preemptible, min_runtime, end_signal, end_signal_before
 FROM newest WHERE created_at >= :since
 ORDER BY seq DESC;
 

@@ -120,6 +120,27 @@ async def test_the_past_of_everybody_is_for_administrators_alone(
     assert (await simulated(root, history="P60D"))["jobs"] == 4
 
 
+async def test_preemptible_jobs_of_the_past_give_way(root: httpx.AsyncClient, runtime: Runtime) -> None:
+    await add_nodes(runtime, node1=("h100", 4))
+    await add_past(runtime, "alice", (30, 4, 10))
+    await add_past(runtime, "bob", (25, 4, 2))
+    ordinary = await simulated(root, history="P30D")
+    assert by_user(ordinary) == {"alice": 0, "bob": pytest.approx(5 * HOUR, abs=1)}
+    await execute(
+        runtime,
+        "UPDATE reservations SET preemptible = true, min_runtime = interval '1 hour' WHERE id = 'job-pastalice0' "
+        "RETURNING id",
+    )
+    found = await simulated(root, history="P30D")
+    # What it had run is lost: it runs from the start once bob's job is over.
+    assert by_user(found) == {"alice": pytest.approx(7 * HOUR, abs=120), "bob": pytest.approx(0, abs=120)}
+    assert found["today"]["broken"] == 0
+
+
+def by_user(found: dict[str, Any]) -> dict[str, float]:
+    return {line["user"]: line["wait_s"] for line in found["today"]["by_user"]}
+
+
 async def test_the_quotas_of_today_hold_in_the_past(root: httpx.AsyncClient, runtime: Runtime) -> None:
     await add_nodes(runtime, node1=("h100", 4))
     await add_past(runtime, "alice", (30, 2, 2), (30, 2, 2))
