@@ -61,25 +61,25 @@ _CHECKS = {
 }
 
 
-async def run(minutes: float, seed: int, folder: Path) -> bool:
+async def run(minutes: float, seed: int, folder: Path, *, kills: bool) -> bool:
     """Whether nothing was violated."""
     server = EmbeddedPostgres(folder / "pg", settings=DURABLE)
     server.start()
     try:
         await upgrade(server.url)
         async with open_system(server.url, folder, GPUS) as system:
-            return await _tried(system, server, minutes, seed)
+            return await _tried(system, server, minutes, seed, kills=kills)
     finally:
         server.destroy()
 
 
-async def _tried(system: System, server: EmbeddedPostgres, minutes: float, seed: int) -> bool:
+async def _tried(system: System, server: EmbeddedPostgres, minutes: float, seed: int, *, kills: bool) -> bool:
     await ensure_admin_token(system.runtime.uow, system.runtime.ids, system.home, system.runtime.clock.now())
     token = (system.home / "admin-token").read_text().strip()
     violations: list[str] = []
     processes = Processes(system, SETTINGS, violations)
     load = Load(system, processes.apis, token, seed, violations)
-    harms = Harms(system, server, processes, seed)
+    harms = Harms(system, server, processes, seed, kills=kills)
     await harms.prepare()
     async with processes.running():
         working = asyncio.create_task(load.keep())
@@ -177,6 +177,9 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.campaign", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--kills", action="store_true", help="kill processes and the database, and harm in no other way"
+    )
     parser.add_argument("--keep", action="store_true", help="keep the folder with the logs")
     chosen = parser.parse_args(arguments)
     folder = Path(tempfile.mkdtemp(prefix="campaign-"))
@@ -184,7 +187,7 @@ def main(arguments: Sequence[str]) -> int:
     print(f"logs in {folder}", flush=True)
     passed = False
     try:
-        passed = asyncio.run(run(chosen.minutes, chosen.seed, folder))
+        passed = asyncio.run(run(chosen.minutes, chosen.seed, folder, kills=chosen.kills))
     finally:
         if passed and not chosen.keep:
             shutil.rmtree(folder, ignore_errors=True)

@@ -47,9 +47,11 @@ END $$;
 
 
 class Harms:
-    """Does one after the other; `done` counts them."""
+    """Does one after the other, or `kills` alone; `done` counts them."""
 
-    def __init__(self, system: System, server: EmbeddedPostgres, processes: Processes, seed: int) -> None:
+    def __init__(
+        self, system: System, server: EmbeddedPostgres, processes: Processes, seed: int, *, kills: bool = False
+    ) -> None:
         self.done: Counter[str] = Counter()
         self._system = system
         self._server = server
@@ -60,13 +62,19 @@ class Harms:
         self._all: tuple[tuple[str, Callable[[], Awaitable[None]]], ...] = (
             ("a process killed", self._kill_one),
             ("all processors killed", self._kill_processors),
-            ("a process stopped", self._stop_one),
             ("database killed", self._kill_database),
-            ("database read-only", self._read_only),
-            ("statements cancelled", self._cancel),
-            ("sessions ended", self._end_sessions),
-            ("statements fail", self._fail),
-            ("clock stepped", self._step),
+        )
+        self._all += (
+            ()
+            if kills
+            else (
+                ("a process stopped", self._stop_one),
+                ("database read-only", self._read_only),
+                ("statements cancelled", self._cancel),
+                ("sessions ended", self._end_sessions),
+                ("statements fail", self._fail),
+                ("clock stepped", self._step),
+            )
         )
 
     async def prepare(self) -> None:
