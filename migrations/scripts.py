@@ -3,13 +3,22 @@
 What runs outside a transaction must be safe to repeat: a migration that broke off begins again.
 """
 
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy
 
+_VERSIONS = Path(__file__).with_name("versions")
+
 
 class MissingExtensionError(Exception):
     """The server lacks an extension that the schema needs; the text says how to provide it."""
+
+
+def sql_of(name: str) -> str:
+    """A file of another revision's SQL, by its name without `.sql`, whichever folder it is in."""
+    (path,) = _VERSIONS.rglob(f"{name}.sql")
+    return path.read_text(encoding="utf-8")
 
 
 def execute_script(connection: sqlalchemy.Connection, sql: str) -> None:

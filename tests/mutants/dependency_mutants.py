@@ -5,7 +5,7 @@ from tests.mutants.mutant import Mutant
 PLANNING_SQL = "reservation_core/adapters/postgres/planning/planning.sql"
 STORE_SQL = "reservation_core/adapters/postgres/jobs/dependencies.sql"
 RETENTION_SQL = "reservation_core/adapters/postgres/history/retention.sql"
-MIGRATION = "migrations/versions/0045_dependencies.sql"
+MIGRATION = "migrations/versions/004x/0045_dependencies.sql"
 RULES = "reservation_core/domain/jobs/dependencies.py"
 USE_CASE = "reservation_core/usecases/jobs/dependencies.py"
 

@@ -14,7 +14,7 @@ LEDGER = (
     Mutant(
         "no exclusion in the calendar",
         "No two ranges of one GPU overlap in the common calendar",
-        MIGRATIONS + "0004_calendar.sql",
+        MIGRATIONS + "000x/0004_calendar.sql",
         "EXCLUDE USING gist (gpu_id WITH =, during WITH &&) WHERE (booking_id IS NULL)",
         "CHECK (true)",
         (POSTGRES + "connection/test_schema.py::test_the_calendar_refuses_an_overlap",),
@@ -22,7 +22,7 @@ LEDGER = (
     Mutant(
         "no exclusion within bookings",
         "No two ranges of one GPU overlap within bookings",
-        MIGRATIONS + "0004_calendar.sql",
+        MIGRATIONS + "000x/0004_calendar.sql",
         "EXCLUDE USING gist (gpu_id WITH =, during WITH &&)\n        WHERE (booking_id IS NOT NULL)",
         "CHECK (true)",
         (POSTGRES + "connection/test_schema.py",),
@@ -30,7 +30,7 @@ LEDGER = (
     Mutant(
         "two holds on a GPU",
         "At most one row a GPU while a pod may exist",
-        MIGRATIONS + "0001_foundation.sql",
+        MIGRATIONS + "000x/0001_foundation.sql",
         "CREATE UNIQUE INDEX allocations_hold",
         "CREATE INDEX allocations_hold",
         (POSTGRES + "connection/test_schema.py::test_a_card_is_held_once_even_in_different_ranges",),
@@ -38,7 +38,7 @@ LEDGER = (
     Mutant(
         "a job outlasts its booking's rows",
         "What lies within a booking stays within its GPUs and its time",
-        MIGRATIONS + "0004_calendar.sql",
+        MIGRATIONS + "000x/0004_calendar.sql",
         "AND b.released_at IS NULL AND b.during @> NEW.during) THEN",
         "AND b.released_at IS NULL) THEN",
         (POSTGRES + "connection/test_schema.py",),
@@ -46,7 +46,7 @@ LEDGER = (
     Mutant(
         "a booking shrinks under its jobs",
         "A booking covers what lies within it",
-        MIGRATIONS + "0004_calendar.sql",
+        MIGRATIONS + "000x/0004_calendar.sql",
         "    IF EXISTS (SELECT FROM allocations a WHERE a.booking_id = OLD.reservation_id",
         "    IF false AND EXISTS (SELECT FROM allocations a WHERE a.booking_id = OLD.reservation_id",
         (POSTGRES + "connection/test_schema.py",),
@@ -54,7 +54,7 @@ LEDGER = (
     Mutant(
         "events can be changed",
         "The record is append-only",
-        MIGRATIONS + "0001_foundation.sql",
+        MIGRATIONS + "000x/0001_foundation.sql",
         "BEFORE UPDATE OR DELETE ON events",
         "BEFORE DELETE ON events",
         (POSTGRES + "connection/test_schema.py::test_the_record_is_append_only",),
@@ -62,7 +62,7 @@ LEDGER = (
     Mutant(
         "closed rows can be changed",
         "What was given back is history",
-        MIGRATIONS + "0010_time_given_back.sql",
+        MIGRATIONS + "001x/0010_time_given_back.sql",
         "BEFORE UPDATE OF reservation_id, gpu_id, during, released_at, booking_id ON allocations",
         "BEFORE UPDATE OF rank ON allocations",
         (POSTGRES + "policy/test_given_back.py::test_what_was_given_back_is_history",),
@@ -70,7 +70,7 @@ LEDGER = (
     Mutant(
         "a user's own order",
         "A user or a type of GPU has no order of the queue",
-        MIGRATIONS + "0041_queue_order.py",
+        MIGRATIONS + "004x/0041_queue_order.py",
         '("order" IS NULL OR (user_name IS NULL AND gpu_type IS NULL))',
         "(true)",
         (POSTGRES + "connection/test_schema.py::test_a_rule_that_means_nothing_is_refused",),
@@ -292,7 +292,7 @@ LEDGER = (
     Mutant(
         "a card is free while another follows",
         "A GPU is free from the end of the unbroken time for which it is taken",
-        MIGRATIONS + "0026_estimates.sql",
+        MIGRATIONS + "002x/0026_estimates.sql",
         "WHERE gpu_id = card AND released_at IS NULL)) AS taken\n        WHERE taken @> at",
         "WHERE gpu_id = card AND released_at IS NULL)) AS taken\n        WHERE false",
         (USECASES + "planning/test_estimates.py::test_a_card_is_free_from_the_end_of_what_follows_its_job_at_once",),
@@ -308,7 +308,7 @@ LEDGER = (
     Mutant(
         "what is closed is in no sum",
         "A reservation with closed rows is pending until it is summed",
-        MIGRATIONS + "0023_long_history_triggers.sql",
+        MIGRATIONS + "002x/0023_long_history_triggers.sql",
         "CREATE OR REPLACE TRIGGER allocations_reopen_usage BEFORE UPDATE OF released_at ON allocations",
         "CREATE OR REPLACE TRIGGER allocations_reopen_usage BEFORE UPDATE OF created_at ON allocations",
         ("tests/integration/reservation_core/adapters/postgres/policy/test_usage_sums.py",),
@@ -316,7 +316,7 @@ LEDGER = (
     Mutant(
         "a correction leaves the sums as they were",
         "What the sums have of a reservation goes out of them before anything changes of which it was made",
-        MIGRATIONS + "0023_long_history.sql",
+        MIGRATIONS + "002x/0023_long_history.sql",
         "                PERFORM add_to_usage_sums(ARRAY[changed], -1);",
         "                NULL;",
         ("tests/integration/reservation_core/adapters/postgres/policy/test_usage_sums.py",),
@@ -324,7 +324,7 @@ LEDGER = (
     Mutant(
         "history goes before quotas have read it",
         "The retention removes rows of the ledger only once they are in the sums by week",
-        MIGRATIONS + "0024_retention.sql",
+        MIGRATIONS + "002x/0024_retention.sql",
         "       AND NOT EXISTS (SELECT FROM given_back b WHERE b.allocation_id = OLD.id)\n",
         "",
         (USECASES + "history/test_retention.py::test_the_database_refuses_to_remove_what_is_not_summed",),
@@ -332,7 +332,7 @@ LEDGER = (
     Mutant(
         "history goes before reports have read it",
         "The retention removes rows of the ledger only once they are in the sums by day",
-        MIGRATIONS + "0024_retention.sql",
+        MIGRATIONS + "002x/0024_retention.sql",
         "(SELECT FROM usage_pending p WHERE p.reservation_id = coalesce(OLD.booking_id, OLD.reservation_id)) THEN",
         "(SELECT FROM usage_pending p WHERE false) THEN",
         (USECASES + "history/test_retention.py::test_the_database_refuses_to_remove_what_is_not_summed",),
@@ -340,7 +340,7 @@ LEDGER = (
     Mutant(
         "the ledger adds up nothing",
         "No transaction gives more CPUs or memory of a node than it has",
-        MIGRATIONS + "0048_shares.sql",
+        MIGRATIONS + "004x/0048_shares.sql",
         "    IF FOUND THEN\n        RAISE EXCEPTION 'At % more",
         "    IF FALSE THEN\n        RAISE EXCEPTION 'At % more",
         (USECASES + "planning/test_shares.py::test_the_ledger_refuses_a_start_that_a_stale_planner_decides",),

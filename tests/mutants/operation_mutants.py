@@ -172,7 +172,7 @@ OPERATION = (
     Mutant(
         "more retries than asked for in the table",
         "The table of reservations refuses more retries than were asked for",
-        "migrations/versions/0046_retries.sql",
+        "migrations/versions/004x/0046_retries.sql",
         "CHECK (retried BETWEEN 0 AND coalesce(retry_max, 0)) NOT VALID",
         "CHECK (retried IS NOT NULL) NOT VALID",
         ("tests/integration/reservation_core/usecases/running/test_retries.py::test_the_database_keeps_the_terms",),
@@ -196,7 +196,7 @@ OPERATION = (
     Mutant(
         "an array that is planned",
         "The row of an array is held until it is over",
-        "migrations/versions/0049_arrays.sql",
+        "migrations/versions/004x/0049_arrays.sql",
         "        OR finished_at IS NOT NULL OR (held IS TRUE AND status = 'queued')) NOT VALID;",
         "        OR finished_at IS NOT NULL OR status = 'queued') NOT VALID;",
         (f"{_ARRAYS}::test_the_array_itself_is_never_planned",),

@@ -108,7 +108,7 @@ PREEMPTION = (
     Mutant(
         "a waiting job may be asked for GPUs in the table",
         "The table of reservations refuses a waiting job that is asked for GPUs",
-        "migrations/versions/0050_preemption.sql",
+        "migrations/versions/005x/0050_preemption.sql",
         "CHECK (status <> 'queued' OR (preempted_at IS NULL AND signalled_at IS NULL)) NOT VALID",
         "CHECK (status IS NOT NULL) NOT VALID",
         (f"{LEDGER}::test_the_database_keeps_the_terms",),

@@ -26,7 +26,7 @@ SECRETS = (
     Mutant(
         "the database takes secrets that are not sealed",
         "The table of secrets refuses a value that is not sealed",
-        "migrations/versions/0043_user_secrets.sql",
+        "migrations/versions/004x/0043_user_secrets.sql",
         " AND sealed ~ '^gpu-dev:sealed:1:[0-9a-f]{8}:[A-Za-z0-9+/]+={0,2}$'",
         "",
         (f"{OF_STORE}::test_the_database_takes_sealed_values_alone",),

@@ -4,17 +4,17 @@ from tests.mutants.mutant import Mutant
 
 TOKENS = "tests/integration/api_service/people/test_token_scopes.py"
 WEBHOOK = "tests/integration/admission_webhook/test_serving.py"
-TRIGGERS = "migrations/versions/0027_token_scopes.sql"
-BOUNDED_TRIGGERS = "migrations/versions/0032_bounded_tokens.sql"
+TRIGGERS = "migrations/versions/002x/0027_token_scopes.sql"
+BOUNDED_TRIGGERS = "migrations/versions/003x/0032_bounded_tokens.sql"
 FEED = "tests/integration/api_service/bookings/test_calendar_feed.py"
 CHAIN = "tests/integration/reservation_core/adapters/postgres/history/test_audit_chain.py"
 CHAINING = "reservation_core/usecases/history/audit_chain.py"
-CHAIN_TABLES = "migrations/versions/0029_audit_chain.sql"
+CHAIN_TABLES = "migrations/versions/002x/0029_audit_chain.sql"
 LOCAL_SESSIONS = "tests/integration/reservation_core/adapters/local/sessions/"
 BUDGETS = "tests/integration/api_service/people/test_token_budgets.py"
 SPENDING = "tests/integration/reservation_core/usecases/test_spend_budgets.py"
 BUDGET_SQL = "reservation_core/adapters/postgres/people/token_budgets.sql"
-BUDGET_TRIGGERS = "migrations/versions/0030_token_budgets.sql"
+BUDGET_TRIGGERS = "migrations/versions/003x/0030_token_budgets.sql"
 
 OWN_CARDS = "tests/unit/reservation_core/domain/pods/test_cards_in_containers.py"
 CARDS = "reservation_core/domain/pods/cards_in_containers.py"
@@ -103,7 +103,7 @@ TRUST = (
     Mutant(
         "what was held is given back, too",
         "A finished reservation is charged for the GPU time that it held",
-        "migrations/versions/0049_arrays.sql",
+        "migrations/versions/004x/0049_arrays.sql",
         "        JOIN allocations a ON a.reservation_id = held.id AND NOT a.planned;",
         "        JOIN allocations a ON a.reservation_id = held.id AND a.planned;",
         (f"{SPENDING}::test_a_job_that_ends_early_pays_for_what_it_held",),

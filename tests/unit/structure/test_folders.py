@@ -21,8 +21,15 @@ def crowded(root: Path, packages: list[str]) -> dict[str, int]:
 
 def test_no_folder_has_more_modules_than_can_be_seen_at_once() -> None:
     built = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    # Revisions are a line, not a room.
-    assert crowded(ROOT, [package for package in built["packages"] if package != "migrations"]) == {}
+    assert crowded(ROOT, built["packages"]) == {}
+
+
+def test_a_revision_is_in_the_folder_of_its_ten() -> None:
+    """`005x` has 0050 to 0059: the number says where the next one goes."""
+    versions = ROOT / "migrations/versions"
+    files = [path.relative_to(versions) for path in versions.rglob("[0-9]*.*") if path.suffix in {".py", ".sql"}]
+    assert len(files) > 50
+    assert [str(file) for file in files if file.parent.as_posix() != f"{file.name[:3]}x"] == []
 
 
 def test_a_folder_that_has_more_is_found(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Bringing a database to the schema that this program knows, and telling how far it is.
 
-The revisions are the files of `migrations/versions`, in the order of their names. `require_migrated` and `status` read
-only those names and one row, so that a process that starts on an up-to-date database never loads Alembic.
+The revisions are the files in the folders of `migrations/versions`, in the order of their names. `require_migrated` and
+`status` read only those names and one row, so that a process that starts on an up-to-date database never loads Alembic.
 Migrators that run at the same time wait for each other. Revisions that follow each other are one transaction, but for
 those that say `outside_transaction = True`: their steps run one by one, beside a service that goes on (indexes of full
 tables are built CONCURRENTLY), and such a revision is repeated from its beginning when it broke off.
@@ -61,7 +61,11 @@ def migrations_folder() -> Path:
 
 def revisions() -> tuple[str, ...]:
     """Every revision this program knows, oldest first."""
-    return tuple(sorted(path.stem for path in (migrations_folder() / "versions").glob("[0-9]*.py")))
+    return tuple(sorted(_files()))
+
+
+def _files() -> dict[str, Path]:
+    return {path.stem: path for path in (migrations_folder() / "versions").rglob("[0-9]*.py")}
 
 
 async def require_migrated(engine: AsyncEngine) -> None:
@@ -139,7 +143,7 @@ def _together(pending: Sequence[str]) -> Iterator[Sequence[str]]:
 
 def _runs_outside(revision: str) -> bool:
     """Whether a revision says `outside_transaction = True`. Read from its text: Alembic need not be loaded for it."""
-    text = (migrations_folder() / "versions" / f"{revision}.py").read_text(encoding="utf-8")
+    text = _files()[revision].read_text(encoding="utf-8")
     return "\noutside_transaction = True\n" in text
 
 
@@ -237,6 +241,7 @@ async def _run(connection: AsyncConnection, action: str, revision: str) -> None:
     def run(sync_connection: Any) -> None:
         config = Config()
         config.set_main_option("script_location", str(migrations_folder()).replace("%", "%%"))
+        config.set_main_option("recursive_version_locations", "true")
         config.attributes["connection"] = sync_connection
         {"upgrade": command.upgrade, "downgrade": command.downgrade}[action](config, revision)
 

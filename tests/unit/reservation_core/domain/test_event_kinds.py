@@ -33,7 +33,7 @@ def test_statements_write_known_kinds() -> None:
 def test_notifications_are_sent_of_known_kinds() -> None:
     notified = {
         event
-        for path in (ROOT / "migrations/versions").glob("*.sql")
+        for path in (ROOT / "migrations/versions").rglob("*.sql")
         for rows in _NOTIFIED.findall(path.read_text())
         for event in re.findall(r"\('([a-z_]+)',", rows)
     }

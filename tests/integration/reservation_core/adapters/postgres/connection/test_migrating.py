@@ -216,6 +216,7 @@ async def test_a_failed_migration_keeps_nothing(empty_database_url) -> None:
 def test_file_names_and_revisions_are_one_line() -> None:
     config = Config()
     config.set_main_option("script_location", str(migrating.migrations_folder()))
+    config.set_main_option("recursive_version_locations", "true")
     scripts = ScriptDirectory.from_config(config)
     walked = [script.revision for script in scripts.walk_revisions()]
     assert tuple(reversed(walked)) == migrating.revisions()

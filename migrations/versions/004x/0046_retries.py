@@ -4,14 +4,14 @@ from pathlib import Path
 
 from alembic import op
 
-from migrations.scripts import execute_script, lock_tables
+from migrations.scripts import execute_script, lock_tables, sql_of
 
 revision = "0046_retries"
 down_revision = "0045_dependencies"
 branch_labels = None
 depends_on = None
 
-_USAGE_BEFORE = "0023_long_history.sql"
+_USAGE_BEFORE = "0023_long_history"
 
 
 def upgrade() -> None:
@@ -22,7 +22,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Jobs are not retried any more; runs before their last one count as wasted. What makes usage is idempotent."""
-    execute_script(op.get_bind(), Path(__file__).with_name(_USAGE_BEFORE).read_text(encoding="utf-8"))
+    execute_script(op.get_bind(), sql_of(_USAGE_BEFORE))
     for statement in (
         "ALTER TABLE allocations DROP COLUMN ran_from",
         "ALTER TABLE reservations DROP COLUMN retry_max, DROP COLUMN retry_on, DROP COLUMN retried",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from alembic import op
 
-from migrations.scripts import build_index, drop_index, execute_outside, locked_script
+from migrations.scripts import build_index, drop_index, execute_outside, locked_script, sql_of
 
 revision = "0049_arrays"
 down_revision = "0048_shares"
@@ -51,8 +51,8 @@ def upgrade() -> None:
 def downgrade() -> None:
     """Unfinished arrays are cancelled. Their elements stay as jobs, and keep their ids."""
     connection = op.get_bind()
-    notify = Path(__file__).with_name("0006_notifications.sql").read_text(encoding="utf-8")
-    budgets = Path(__file__).with_name("0030_token_budgets.sql").read_text(encoding="utf-8")
+    notify = sql_of("0006_notifications")
+    budgets = sql_of("0030_token_budgets")
     for statement in (
         *(f"CREATE INDEX {name} ON {definition}" for name, definition in _BEFORE.items()),
         "DROP TRIGGER reservations_store_arrays ON reservations",

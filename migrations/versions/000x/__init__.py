@@ -1,0 +1,1 @@
+"""From people, nodes and the ledger to bookings, policy, notifications and maintenance."""

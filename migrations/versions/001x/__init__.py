@@ -1,0 +1,1 @@
+"""Pods of others, topology, signing in, and sessions of browsers."""

@@ -1,0 +1,1 @@
+"""Bounds on tokens and lists, a role without ownership, sessions in jobs, and costs."""

@@ -1,0 +1,1 @@
+"""Predictions, secrets, the use of GPUs, dependencies, retries, shares and arrays."""

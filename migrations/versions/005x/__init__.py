@@ -1,0 +1,1 @@
+"""Preemption, the health of GPUs, and files of jobs."""
