@@ -202,7 +202,7 @@ def _timers(now: datetime, newest: int) -> dict[str, list[Values]]:
         "oldest_sent_folders": [{"before": now - timedelta(days=30), "limit": 100}],
         "remove_sent_chunks": [{"before": now - timedelta(days=30), "limit": 1000}],
         "jobs_with_news": [{"limit": 200}],
-        "arrays_with_news": [{"scanned": 2000, "limit": 100}],
+        "arrays_with_news": [{"leave_out": ["job-none"], "scanned": 2000, "limit": 100}],
         "end_signals_due": [{"now": now, "limit": 500}],
         "shares_needed": [{"now": now, "needs_s": 50.0}],
         "gpus_needed": [{"now": now, "needs_s": 50.0, "lacking": [], "limit": 500}],

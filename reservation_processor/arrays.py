@@ -6,7 +6,7 @@ from datetime import timedelta
 from reservation_core.ports.wakeups import Channel
 from reservation_core.runtime.settings.components import ProcessorSettings
 from reservation_core.runtime.wiring import Runtime
-from reservation_core.usecases.jobs.arrays import settle_arrays
+from reservation_core.usecases.jobs.arrays import RestingArrays, settle_arrays
 
 REST_S = 0.05
 """Between two looks: each event of the audit log wakes this, and few are of elements."""
@@ -16,10 +16,11 @@ async def keep_arrays(runtime: Runtime, settings: ProcessorSettings) -> None:
     """Bring arrays to where their elements are whenever something has started or ended, until cancelled."""
     sweep = timedelta(seconds=settings.sweep_s)
     loop = runtime.loops["arrays"]
+    resting = RestingArrays()
     async with runtime.wakeups.subscribe(Channel.EVENTS) as subscription:
 
         async def once() -> None:
-            news = await settle_arrays(runtime.uow, runtime.clock)
+            news = await settle_arrays(runtime.uow, runtime.clock, resting)
             loop.note_success()
             if not news:
                 await subscription.wait(sweep)

@@ -1,6 +1,6 @@
 """Arrays of jobs: making their elements as others start, counting those that end, and ending all of them."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
@@ -20,18 +20,54 @@ from reservation_core.usecases.repeat_lost_transactions import repeat_lost
 
 _BATCH = 100
 _CANCELLED_AT_ONCE = 500
+_SHORTEST_REST = timedelta(seconds=1)
+_LONGEST_REST = timedelta(seconds=30)
 
 
-async def settle_arrays(uow_factory: UnitOfWorkFactory, clock: Clock) -> int:
+class RestingArrays:
+    """Arrays whose last step failed. They rest for a growing time, in which other arrays go on.
+
+    Kept in memory: after a restart, and by another leader, all are tried at once.
+    """
+
+    def __init__(self) -> None:
+        self._rests: dict[str, tuple[datetime, timedelta]] = {}
+
+    def resting(self, now: datetime) -> list[str]:
+        """Ids of the arrays that rest at `now`."""
+        return [array_id for array_id, (until, _) in self._rests.items() if now < until]
+
+    def failed(self, array_id: str, now: datetime) -> None:
+        """Let an array rest, twice as long as the last time."""
+        before = self._rests.get(array_id)
+        rest = _SHORTEST_REST if before is None else min(2 * before[1], _LONGEST_REST)
+        self._rests[array_id] = (now + rest, rest)
+
+    def succeeded(self, array_id: str) -> None:
+        """Forget that steps of an array have failed."""
+        self._rests.pop(array_id, None)
+
+
+async def settle_arrays(uow_factory: UnitOfWorkFactory, clock: Clock, resting: RestingArrays) -> int:
     """Bring arrays to where their elements are. Returns how much news there was.
 
-    The news of an array is taken in the transaction that acts on it, so that none is lost.
+    The news of an array is taken in the transaction that acts on it, so that none is lost. An array whose step fails
+    rests, and the others are settled before the error is raised.
     """
     async with uow_factory(one_statement=True) as uow:
-        ids = await uow.arrays.with_news(_BATCH)
+        ids = await uow.arrays.with_news(_BATCH, resting.resting(clock.now()))
     total = 0
+    errors: list[Exception] = []
     for array_id in ids:
-        total += await repeat_lost(partial(_settle, uow_factory, array_id, clock))
+        try:
+            total += await repeat_lost(partial(_settle, uow_factory, array_id, clock))
+        except Exception as error:  # noqa: BLE001 -- raised once the other arrays are settled
+            resting.failed(array_id, clock.now())
+            errors.append(error)
+        else:
+            resting.succeeded(array_id)
+    if errors:
+        raise ExceptionGroup("steps of arrays failed", errors)
     return total
 
 

@@ -19,9 +19,10 @@ _FIELDS = [field.name for field in fields(ArrayState)]
 class Arrays(StatementRunner):
     """Arrays and what has happened to them."""
 
-    async def with_news(self, limit: int) -> list[str]:
-        """Arrays that have to be looked at."""
-        return [row.array_id for row in await self._run("arrays_with_news", scanned=_SCANNED, limit=limit)]
+    async def with_news(self, limit: int, leave_out: Collection[str] = ()) -> list[str]:
+        """Arrays that have to be looked at, other than those to leave out."""
+        rows = await self._run("arrays_with_news", leave_out=list(leave_out), scanned=_SCANNED, limit=limit)
+        return [row.array_id for row in rows]
 
     async def take_news(self, array_id: str) -> tuple[ArrayState, int] | None:
         """Count what has happened to the elements since the last time; the state, and how much it was.

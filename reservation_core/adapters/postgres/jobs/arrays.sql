@@ -1,6 +1,9 @@
 -- name: arrays_with_news
--- Arrays to which or to whose elements something has happened that was not counted yet, the longest first.
-SELECT array_id FROM (SELECT id, array_id FROM array_news ORDER BY id LIMIT :scanned) AS oldest
+-- Arrays to which or to whose elements something has happened that was not counted yet, the longest first. Arrays to leave
+-- out don't count among the rows that are scanned, so that they can't hide the others.
+SELECT array_id FROM (
+    SELECT id, array_id FROM array_news WHERE array_id <> ALL(CAST(:leave_out AS text[])) ORDER BY id LIMIT :scanned
+) AS oldest
 GROUP BY array_id ORDER BY min(id) LIMIT :limit;
 
 -- name: take_array_news

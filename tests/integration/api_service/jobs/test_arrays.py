@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from reservation_core.runtime.wiring import Runtime
-from reservation_core.usecases.jobs.arrays import settle_arrays
+from reservation_core.usecases.jobs.arrays import RestingArrays, settle_arrays
 from tests.integration.api_service.callers import JOB, submitted
 
 NONE = {"queued": 0, "running": 0, "succeeded": 0, "failed": 0, "cancelled": 0, "expired": 0}
@@ -26,7 +26,7 @@ async def test_an_array_is_one_job_with_counts(alice: httpx.AsyncClient) -> None
 
 async def test_elements_are_paged_and_not_in_lists(alice: httpx.AsyncClient, runtime: Runtime) -> None:
     array_id = (await submitted(alice, array={"size": 300}, gpu_type="h100"))["id"]
-    await settle_arrays(runtime.uow, runtime.clock)
+    await settle_arrays(runtime.uow, runtime.clock, RestingArrays())
     assert len((await alice.get("/v1/jobs")).json()["items"]) == 1
     assert len((await alice.get("/v1/jobs", params={"status": "queued"})).json()["items"]) == 1
     found: list[dict[str, Any]] = []

@@ -9,7 +9,7 @@ import pytest
 
 from api_service.web.rest_calls import RestCalls, RestProblemError
 from reservation_core.runtime.wiring import Runtime
-from reservation_core.usecases.jobs.arrays import settle_arrays
+from reservation_core.usecases.jobs.arrays import RestingArrays, settle_arrays
 from tests.integration.api_service.bookings.calendars import add_nodes, booked, booked_now, execute
 from tests.integration.api_service.web.browsing import Browser, words
 from tests.integration.api_service.web.conftest import SignedIn
@@ -52,7 +52,7 @@ async def test_an_array_is_submitted_and_shows_its_elements(
     done = await sent(browser, name="sweep", array="0-149%8")
     assert done.status_code == 303, words(done.text)
     path = done.headers["location"]
-    await settle_arrays(runtime.uow, runtime.clock)
+    await settle_arrays(runtime.uow, runtime.clock, RestingArrays())
     page = await browser.get(path)
     assert "150: 150 queued at most 8 at once" in words(page)
     assert f'href="{path}.99"' in page

@@ -15,7 +15,7 @@ from reservation_core.domain.people.token_budgets import Budget
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.bookings.cancel import cancel_booking
 from reservation_core.usecases.bookings.change import change_booking
-from reservation_core.usecases.jobs.arrays import settle_arrays
+from reservation_core.usecases.jobs.arrays import RestingArrays, settle_arrays
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.jobs.submit import submit_on_budget
@@ -129,13 +129,13 @@ async def test_an_array_pays_for_all_elements_and_gets_back_what_they_did_not_ho
     world, who = bookings.world, await token(bookings, "t", 100)
     array_id = await submitted(bookings, who, duration=7200, array={"size": 3})
     assert await charged(bookings) == {"tok-t": 6 * US_AN_HOUR}
-    await settle_arrays(world.uow, world.clock)
+    await settle_arrays(world.uow, world.clock, RestingArrays())
     await live(bookings)
     await bookings.at(START + 30 * MINUTE)
     async with world.uow() as uow:
         await cancel(uow, world.who, array_id, None, world.clock.now())
     await live(bookings)
-    await settle_arrays(world.uow, world.clock)
+    await settle_arrays(world.uow, world.clock, RestingArrays())
     assert (await world.row(array_id)).status is JobStatus.CANCELLED
     held = await bookings.rows("SELECT sum(extract(epoch FROM upper(during) - lower(during))) AS s FROM allocations")
     assert await charged(bookings) == {"tok-t": round(1_000_000 * held[0]["s"])}

@@ -17,7 +17,7 @@ from reservation_core.ports.jobs.pod_logs import KeptLog
 from reservation_core.ports.queues import QueuedMessage, QueueName
 from reservation_core.usecases.history import retention
 from reservation_core.usecases.history.retention import RetentionReport, RetentionWalk, remove_old_history
-from reservation_core.usecases.jobs.arrays import settle_arrays
+from reservation_core.usecases.jobs.arrays import RestingArrays, settle_arrays
 from reservation_core.usecases.jobs.visible_jobs import view_visible
 from reservation_core.usecases.policy.usage import sum_up_given_back, sum_up_usage
 from tests.clocks import START
@@ -94,7 +94,7 @@ async def test_an_element_that_was_removed_waits_for_nothing(bookings: BookingWo
     """Its array goes on: it does not become an element that has not entered the queue."""
     world = bookings.world
     array_id = await world.submitted(array={"size": 2, "parallel": 1})
-    await settle_arrays(world.uow, world.clock)
+    await settle_arrays(world.uow, world.clock, RestingArrays())
     await world.plan()
     await world.operate()
     await world.see(world.cluster.show(pod(f"{array_id}.0"), PodPhase.RUNNING, started_at=world.clock.now()))

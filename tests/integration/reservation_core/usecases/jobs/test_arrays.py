@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from dataclasses import astuple
+from datetime import timedelta
 
 import pytest
 from sqlalchemy.exc import IntegrityError
@@ -14,7 +15,7 @@ from reservation_core.domain.jobs.arrays import MADE_AHEAD
 from reservation_core.domain.jobs.asked_dependencies import Dependency, DependencyWhen
 from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode
 from reservation_core.domain.request_terms import ArrayCounts
-from reservation_core.usecases.jobs.arrays import elements, settle_arrays
+from reservation_core.usecases.jobs.arrays import RestingArrays, elements, settle_arrays
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.dependencies import known_dependencies, settle_dependants, submit_dependent
 from reservation_core.usecases.jobs.submit import prepare, submit
@@ -25,7 +26,7 @@ from tests.sql import sql
 
 async def settle_all(world: World) -> None:
     """Look until there is no news."""
-    while await settle_arrays(world.uow, world.clock):
+    while await settle_arrays(world.uow, world.clock, RestingArrays()):
         pass
 
 
@@ -205,7 +206,7 @@ async def test_counts_are_those_of_the_rows_whatever_happens_in_whatever_order(w
         running = [row.id for row in live if row.status is JobStatus.RUNNING]
         match chance.choice(["settle", "settle", "plan", "run", "end", "end", "cancel one", "cancel all"]):
             case "settle":
-                await settle_arrays(world.uow, world.clock)
+                await settle_arrays(world.uow, world.clock, RestingArrays())
             case "plan":
                 await world.plan()
                 await world.operate()
@@ -226,6 +227,69 @@ async def test_counts_are_those_of_the_rows_whatever_happens_in_whatever_order(w
     array = await world.row(array_id)
     is_over = counts_now.queued + counts_now.running == 0
     assert (array.finished_at is not None) == is_over
+
+
+async def refuse_to_make(world: World, *array_ids: str) -> None:
+    """Have the database refuse elements of these arrays from now on."""
+    async with world.uow() as uow:
+        listed = ", ".join(f"'{array_id}'" for array_id in array_ids)
+        await sql(uow, f"ALTER TABLE reservations ADD CONSTRAINT refused CHECK (array_id NOT IN ({listed})) NOT VALID")
+
+
+async def allow_to_make(world: World) -> None:
+    """Have the database accept elements again."""
+    async with world.uow() as uow:
+        await sql(uow, "ALTER TABLE reservations DROP CONSTRAINT refused")
+
+
+async def made(world: World, array_id: str) -> int:
+    async with world.uow() as uow:
+        return (await uow.arrays.states([array_id]))[array_id].made
+
+
+async def test_arrays_whose_steps_always_fail_hold_up_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where they have all the news that one look reads."""
+    monkeypatch.setattr("reservation_core.usecases.jobs.arrays._BATCH", 2)
+    monkeypatch.setattr("reservation_core.adapters.postgres.jobs.arrays._SCANNED", 3)
+    bad = [await world.submitted(array={"size": 2}) for _ in range(4)]
+    good = await world.submitted(array={"size": 2})
+    async with world.uow() as uow:
+        for _ in range(5):
+            await uow.arrays.note(bad[0])
+    await refuse_to_make(world, *bad)
+    resting = RestingArrays()
+    for _ in range(2):
+        with pytest.raises(ExceptionGroup, match="steps of arrays failed"):
+            await settle_arrays(world.uow, world.clock, resting)
+    while await settle_arrays(world.uow, world.clock, resting):
+        pass
+    assert await made(world, good) == 2
+    assert [await made(world, array_id) for array_id in bad] == [0] * 4
+    assert sorted(resting.resting(world.clock.now())) == sorted(bad)
+    await allow_to_make(world)
+    world.clock.go_on(timedelta(seconds=2))
+    while await settle_arrays(world.uow, world.clock, resting):
+        pass
+    assert [await made(world, array_id) for array_id in bad] == [2] * 4
+    assert resting.resting(world.clock.now()) == []
+
+
+async def test_a_bad_array_lets_others_of_the_same_look_go_on_and_rests_longer_each_time(world: World) -> None:
+    bad, good = [await world.submitted(array={"size": 1}) for _ in range(2)]
+    await refuse_to_make(world, bad)
+    resting = RestingArrays()
+    with pytest.raises(ExceptionGroup):
+        await settle_arrays(world.uow, world.clock, resting)
+    assert await made(world, good) == 1
+    rests = []
+    for _ in range(7):
+        begun = world.clock.now()
+        while bad in resting.resting(world.clock.now()):
+            world.clock.go_on(timedelta(seconds=1))
+        rests.append((world.clock.now() - begun) // timedelta(seconds=1))
+        with pytest.raises(ExceptionGroup):
+            await settle_arrays(world.uow, world.clock, resting)
+    assert rests == [1, 2, 4, 8, 16, 30, 30]
 
 
 async def test_a_job_waits_for_all_elements_of_an_array(world: World) -> None:
