@@ -79,6 +79,11 @@ def metrics(
             since=None if since is None else rfc3339(since),
             step=None if step is None else _length(step),
         )
+        if not found.gpus and client.job(whole).array is not None:
+            raise UsageError(
+                f"{whole} is an array, and its elements have GPUs. Name one of them, such as {whole}.0; "
+                f"`gpu-dev list --elements {whole}` lists them."
+            )
     output = Format.JSON if as_json else output
     if since is not None and found.gpus and found.end <= since and output in (Format.TABLE, Format.WIDE):
         words = f"{whole} had its GPUs until {minute(found.end)}, which is before the last {last}."

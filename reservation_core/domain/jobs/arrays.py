@@ -37,6 +37,11 @@ class ArrayState:
         return self.succeeded + self.failed + self.cancelled + self.expired
 
 
+def element_named(array_id: str) -> str:
+    """What somebody reads who asks of an array what only its elements do."""
+    return f"Name one of them, such as {array_id}.0; `gpu-dev list --elements {array_id}` lists them."
+
+
 def is_cancelled(array: Reservation) -> bool:
     """Whether no more elements of an array are made: it is over, or its cancellation was asked for."""
     return array.status in FINAL_STATUSES or array.reason.code in _CANCELLED

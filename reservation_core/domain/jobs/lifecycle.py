@@ -54,7 +54,7 @@ from reservation_core.domain.changes import (
 from reservation_core.domain.errors import AlreadyFinalError, LimitExceededError, NotExtendableError
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.jobs.adoption import adopted
-from reservation_core.domain.jobs.arrays import cancel_array, follow_elements
+from reservation_core.domain.jobs.arrays import cancel_array, element_named, follow_elements
 from reservation_core.domain.jobs.dependencies import given_up, released
 from reservation_core.domain.jobs.early_ends.clock_ends import end_left_alone, expire, reason_at_end, warn_of_end
 from reservation_core.domain.jobs.early_ends.cut_short import booking_over, drain_before
@@ -350,9 +350,8 @@ def _extend(reservation: Reservation, event: ExtendRequested, now: datetime) -> 
     if reservation.status in FINAL_STATUSES:
         raise AlreadyFinalError(f"{reservation.id} has already ended; submit a new job instead.")
     if reservation.array is not None:
-        raise NotExtendableError(
-            f"{reservation.id} is an array. Extend its elements instead, such as {reservation.id}.0."
-        )
+        words = "is an array, and its elements are extended one by one."
+        raise NotExtendableError(f"{reservation.id} {words} {element_named(reservation.id)}")
     is_given_up = reservation.outcome is JobStatus.QUEUED and (
         reservation.started_at is None or is_preempted(reservation)
     )

@@ -10,7 +10,10 @@ from reservation_core.domain.sessions.ways_in import Place, Way
 
 @dataclass(frozen=True, slots=True)
 class JobToEnter:
-    """A job of a user's or a shared one. `folder_goes`: its programs start in a folder that is deleted with it."""
+    """A job of a user's or a shared one. `folder_goes`: its programs start in a folder that is deleted with it.
+
+    `elements`: how many an array has; None for other jobs.
+    """
 
     id: str
     name: str | None
@@ -21,6 +24,7 @@ class JobToEnter:
     places: Mapping[int, Place]  # by rank
     own: bool
     folder_goes: bool
+    elements: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,9 @@ from datetime import datetime
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import JobNotRunningError, NotFoundError, TooManyConnectionsError
 from reservation_core.domain.event_kinds import JobEventKind
+from reservation_core.domain.jobs.arrays import element_named
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, PodName
+from reservation_core.domain.request_terms import array_of
 from reservation_core.domain.sessions.ways_in import Way, greeting
 from reservation_core.ports.sessions.connections import JobToEnter, NewConnection
 
@@ -64,9 +66,24 @@ async def find_pod_to_enter(uow: UnitOfWork, reference: str, rank: int, user_id:
 
 async def find_job_to_enter(uow: UnitOfWork, reference: str, user_id: int) -> JobToEnter:
     """The running job with an id or a name that a user may enter. Raises NotFoundError and JobNotRunningError."""
-    job = _one(await uow.connections.jobs_to_enter(reference, user_id), reference)
+    jobs = await uow.connections.jobs_to_enter(reference, user_id)
+    if not jobs:
+        await _require_made(uow, reference, user_id)
+    job = _one(jobs, reference)
     _require_running(job)
     return job
+
+
+async def _require_made(uow: UnitOfWork, reference: str, user_id: int) -> None:
+    """Raises JobNotRunningError for an element of a visible array that has not entered the queue."""
+    named = array_of(reference)
+    array = None if named is None else await uow.reservations.view(named[0], user_id)
+    if named is None or array is None or array.reservation.array is None:
+        return
+    if named[1] < array.reservation.array.size:
+        is_over = array.reservation.status in FINAL_STATUSES
+        why = "has never been in the queue, and its array is over" if is_over else "has not entered the queue yet"
+        raise JobNotRunningError(f"{reference} {why}. `gpu-dev show {named[0]}` shows how far the array is.")
 
 
 def _pod_of(job: JobToEnter, rank: int) -> PodName:
@@ -93,6 +110,11 @@ def _one(jobs: list[JobToEnter], reference: str) -> JobToEnter:
 
 
 def _require_running(job: JobToEnter) -> None:
+    if job.elements is not None:
+        raise JobNotRunningError(
+            f"{job.id} is an array of {job.elements} elements, and you can enter elements that run. "
+            f"{element_named(job.id)}"
+        )
     if job.status is JobStatus.RUNNING:
         return
     if job.status in FINAL_STATUSES or job.status is JobStatus.ENDING:

@@ -39,6 +39,22 @@ def test_elements_run_with_their_indexes_and_the_array_is_one_job(system: System
     assert [event["kind"] for event in events] == ["submitted", "started", "failed"]
 
 
+def test_commands_that_only_elements_know_say_so(system: System) -> None:
+    array_id = system.cli(
+        "submit", "-g1", "-d1m", "--array", "0-1", "--name", "sweep", "--", "sleep", "60"
+    ).stdout.strip()
+    eventually_sync(lambda: jobs(system)[0]["status"] == "running")
+    hint = f"Name one of them, such as {array_id}.0; `gpu-dev list --elements {array_id}` lists them."
+    for command in (["exec", array_id, "--", "true"], ["shell", array_id], ["keep", array_id], ["metrics", array_id],
+                    ["extend", array_id, "--by", "1m"], ["open", array_id, "8888"]):  # fmt: skip
+        refused = system.cli(*command)
+        assert refused.returncode != 0, command
+        assert "is an array" in refused.stderr, (command, refused.stderr)
+        assert hint in " ".join(refused.stderr.split()), (command, refused.stderr)
+    eventually_sync(lambda: system.cli("exec", f"{array_id}.1", "--", "true").returncode == 0)
+    assert system.cli("cancel", array_id).returncode == 0
+
+
 def test_cancelling_the_array_ends_all_of_it(system: System) -> None:
     array_id = system.cli("submit", "-g1", "-d1m", "--array", "0-9999", "--", "sleep", "60").stdout.strip()
     assert system.cli("cancel", array_id).returncode == 0

@@ -30,6 +30,7 @@ class Connections(StatementRunner):
                 _places(r.gpus or []),
                 r.own,
                 r.folder_goes,
+                r.elements,
             )
             for r in rows
         ]

@@ -1,7 +1,7 @@
 -- name: jobs_to_enter
 -- The job of an id, and running jobs of a name, as far as a user may enter them: the owner, and users it is shared with.
 SELECT r.id, r.name, r.status, r.attempt, r.nodes, r.ends_at, r.user_id = :user_id AS own,
-    r.workload ->> 'working_dir' IS NULL AS folder_goes, (
+    CASE WHEN r.array_id IS NULL THEN r.array_size END AS elements, r.workload ->> 'working_dir' IS NULL AS folder_goes, (
     SELECT json_agg(json_build_array(a.rank, n.name, g.gpu_type, g.index) ORDER BY a.rank, g.index)
     FROM allocations a JOIN gpus g ON g.id = a.gpu_id JOIN nodes n ON n.id = g.node_id
     WHERE a.reservation_id = r.id AND a.held

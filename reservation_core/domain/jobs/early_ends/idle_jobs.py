@@ -7,6 +7,7 @@ from reservation_core.domain.changes import Decision, DeletePods, GpusIdle, Keep
 from reservation_core.domain.errors import NotIdleError
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.gpu_use.idle_rules import IdleWarning
+from reservation_core.domain.jobs.arrays import element_named
 from reservation_core.domain.model import JobStatus, Reason, ReasonCode, Reservation
 from reservation_core.domain.short_durations import written
 
@@ -49,6 +50,9 @@ def release_idle(reservation: Reservation, now: datetime) -> Decision:
 
 def keep(reservation: Reservation, event: KeepRequested, now: datetime) -> Decision:
     """Keep the GPUs of a warned job: they are idle again after a whole window. Raises NotIdleError."""
+    if reservation.array is not None:
+        words = "is an array, and its elements are warned one by one when their GPUs are idle."
+        raise NotIdleError(f"{reservation.id} {words} {element_named(reservation.id)}")
     if reservation.status is not JobStatus.RUNNING or reservation.idle is None:
         raise NotIdleError(
             f"{reservation.id} has no warning that its GPUs are idle, so there is nothing to keep it from. "

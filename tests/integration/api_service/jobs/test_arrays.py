@@ -83,6 +83,28 @@ async def test_cancelling_and_changing(alice: httpx.AsyncClient) -> None:
     assert (await alice.get(f"/v1/jobs/{array_id}/logs", params={"follow": "true"})).text == ""
 
 
+async def test_what_only_elements_do_names_them(alice: httpx.AsyncClient, runtime: Runtime) -> None:
+    array_id = (await submitted(alice, array={"size": 200}))["id"]
+    await settle_arrays(runtime.uow, runtime.clock, RestingArrays())
+    hint = f"Name one of them, such as {array_id}.0; `gpu-dev list --elements {array_id}` lists them."
+    for path, body in (
+        (f"{array_id}/app-tickets", {"port": 8888}),
+        (f"{array_id}/extend", {"by": 60}),
+        (f"{array_id}/keep", None),
+    ):
+        answer = await alice.post(f"/v1/jobs/{path}", json=body)
+        assert (answer.status_code, "is an array" in answer.json()["detail"]) == (409, True), answer.text
+        assert answer.json()["detail"].endswith(hint)
+    for index, said in ((0, "is queued"), (199, "has not entered the queue yet")):
+        answer = await alice.post(f"/v1/jobs/{array_id}.{index}/app-tickets", json={"port": 8888})
+        assert (answer.status_code, said in answer.json()["detail"]) == (409, True), answer.text
+    await alice.post(f"/v1/jobs/{array_id}/cancel")
+    over = await alice.post(f"/v1/jobs/{array_id}.199/app-tickets", json={"port": 8888})
+    assert (over.status_code, "its array is over" in over.json()["detail"]) == (409, True), over.text
+    missing = await alice.post(f"/v1/jobs/{array_id}.200/app-tickets", json={"port": 8888})
+    assert missing.status_code == 404
+
+
 async def test_a_dry_run_stores_nothing(alice: httpx.AsyncClient) -> None:
     answer = await alice.post("/v1/jobs?dry_run=true", json={**JOB, "array": {"size": 5}})
     assert answer.status_code == 200, answer.text
