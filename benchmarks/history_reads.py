@@ -91,7 +91,10 @@ def repeated(now: datetime, gpus: int, newest: int) -> dict[str, list[Values]]:
     return {
         **_planner(now),
         **_calendar(now, gpus),
-        **_timers(now, newest),
+        **_timers(now),
+        **_retention(now),
+        **_record(now, newest),
+        **_gpu_use(now),
         **_sessions(now),
         **_scrapes(now, newest),
         **_quotas(now),
@@ -194,13 +197,11 @@ def _calendar(now: datetime, gpus: int) -> dict[str, list[Values]]:
     }
 
 
-def _timers(now: datetime, newest: int) -> dict[str, list[Values]]:
+def _timers(now: datetime) -> dict[str, list[Values]]:
     return {
         "user_secrets_of_former_keys": [
             {"keys": keys, "user_id": 0, "name": "", "limit": 100} for keys in ([], ["0" * 8])
         ],
-        "oldest_sent_folders": [{"before": now - timedelta(days=30), "limit": 100}],
-        "remove_sent_chunks": [{"before": now - timedelta(days=30), "limit": 1000}],
         "jobs_with_news": [{"limit": 200}],
         "arrays_with_news": [{"leave_out": ["job-none"], "scanned": 2000, "limit": 100}],
         "end_signals_due": [{"now": now, "limit": 500}],
@@ -221,6 +222,20 @@ def _timers(now: datetime, newest: int) -> dict[str, list[Values]]:
         "known_nodes": [{}],
         "known_gpus": [{"now": now}],
         "unsettled_users": [{}],
+        "update_shares": [
+            {"as_of": now - timedelta(seconds=30), "now": now, "half_life_s": 604_800.0, "rate_s": 872_541.0,
+             "age_s": 30.0}
+        ],
+        "fair_shares": [{}],
+        "unknown_pods_of": [{"reservation_ids": ["job-r00000001"]}],
+        "estimates_as_of": [{}],
+    }  # fmt: skip
+
+
+def _retention(now: datetime) -> dict[str, list[Values]]:
+    return {
+        "oldest_sent_folders": [{"before": now - timedelta(days=30), "limit": 100}],
+        "remove_sent_chunks": [{"before": now - timedelta(days=30), "limit": 1000}],
         "still_needed": [{}],
         "removable_reservations": [
             {"before": now - timedelta(days=100), "after_at": now - timedelta(days=40_000), "after_id": "",
@@ -233,6 +248,17 @@ def _timers(now: datetime, newest: int) -> dict[str, list[Values]]:
         "oldest_event": [{}],
         "oldest_pod_log": [{}],
         "oldest_key": [{}],
+        "event_partition_is_due": [{"before": now - timedelta(days=400)}],
+        "remove_keys": [{"before": now - timedelta(days=1), "limit": 100}],
+        "remove_pod_logs": [{"before": now - timedelta(days=7), "limit": 100}],
+        "retention_standing": [{}],
+        "sum_up_given_back": [{"before": now, "limit": 100}],
+        "sum_up_refunds": [{"limit": 100}],
+    }  # fmt: skip
+
+
+def _record(now: datetime, newest: int) -> dict[str, list[Values]]:
+    return {
         "chain_head": [{}],
         "chain_start": [{}],
         "events_ahead": [{"after": newest - 400, "limit": 500}],
@@ -241,6 +267,14 @@ def _timers(now: datetime, newest: int) -> dict[str, list[Values]]:
         "chain_links": [{"start": 0, "limit": 501}],
         "first_chained_since": [{"at": now - timedelta(days=30)}],
         "trim_chain": [{"limit": 1000}],
+        "newest_event": [{}],
+        "events_standing": [{}],
+        "events_after": [{"after_id": newest - 100, "limit": 2000, "late": [1, 2]}],
+    }  # fmt: skip
+
+
+def _gpu_use(now: datetime) -> dict[str, list[Values]]:
+    return {
         "roll_gpu_minutes": [{"start": now - timedelta(minutes=10), "until": now}],
         "roll_gpu_hours": [{"start": now - timedelta(hours=1), "until": now}],
         "oldest_gpu_sample": [{"since": now - timedelta(days=days)} for days in (3, 400)],
@@ -264,22 +298,6 @@ def _timers(now: datetime, newest: int) -> dict[str, list[Values]]:
             {"gpu_ids": [1, 2], "resolutions": [10, 60], "starts": [now - timedelta(days=1)] * 2, "untils": [now] * 2,
              "step": timedelta(minutes=5)}
         ],
-        "event_partition_is_due": [{"before": now - timedelta(days=400)}],
-        "remove_keys": [{"before": now - timedelta(days=1), "limit": 100}],
-        "remove_pod_logs": [{"before": now - timedelta(days=7), "limit": 100}],
-        "retention_standing": [{}],
-        "sum_up_given_back": [{"before": now, "limit": 100}],
-        "sum_up_refunds": [{"limit": 100}],
-        "update_shares": [
-            {"as_of": now - timedelta(seconds=30), "now": now, "half_life_s": 604_800.0, "rate_s": 872_541.0,
-             "age_s": 30.0}
-        ],
-        "fair_shares": [{}],
-        "unknown_pods_of": [{"reservation_ids": ["job-r00000001"]}],
-        "newest_event": [{}],
-        "events_standing": [{}],
-        "estimates_as_of": [{}],
-        "events_after": [{"after_id": newest - 100, "limit": 2000, "late": [1, 2]}],
     }  # fmt: skip
 
 
