@@ -8,7 +8,8 @@ does nothing, is bounded more closely than those that do the work.
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from types import SimpleNamespace
 from typing import Any
 
 import asyncpg
@@ -25,6 +26,10 @@ _CANCEL_S = 0.5
 _CLOSE_S = 1.0
 _PROBE_AFTER_S = 1
 _PROBES = 3
+_FIRST_OWN_TYPE = 16_384
+"""Types below come with PostgreSQL itself and are the same in every database."""
+_types: dict[int, Any] = {}
+_NOT_ASKED = SimpleNamespace(name="none")
 
 
 class BoundedConnection(asyncpg.Connection):  # type: ignore[misc]
@@ -65,6 +70,18 @@ class BoundedConnection(asyncpg.Connection):  # type: ignore[misc]
     async def close(self, *, timeout: float | None = None) -> None:
         """Close in order where the server does its part soon; at once where it does not."""
         await super().close(timeout=_CLOSE_S if timeout is None else min(timeout, _CLOSE_S))
+
+    async def _introspect_types(self, typeoids: Collection[int], timeout: float) -> Any:
+        """As the driver's; what is known of PostgreSQL's own types is not asked for each connection anew.
+
+        The driver asks for arrays of numbers and of times, which takes the server longer than most statements.
+        """
+        if all(oid in _types for oid in typeoids):
+            return list(_types.values()), _NOT_ASKED
+        types, asked = await super()._introspect_types(typeoids, timeout)
+        if all(oid < _FIRST_OWN_TYPE for oid in typeoids):
+            _types.update({row["oid"]: row for row in types})
+        return types, asked
 
     def _cancel_current_command(self, sent: "asyncio.Future[None]", done: "asyncio.Future[None]") -> None:
         super()._cancel_current_command(sent, done)

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import asyncpg
@@ -191,3 +191,30 @@ async def test_a_server_that_takes_connections_and_says_nothing_is_not_waited_fo
                 pytest.fail("there is no connection")
         with pytest.raises(DatabaseUnavailableError), map_to_unavailable():
             await open_connection(proxy.url, "test")
+
+
+async def test_the_server_is_asked_once_for_types_of_its_own_and_each_connection_reads_them(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_connections, "_types", {})
+    at = datetime(2026, 11, 27, tzinfo=UTC)
+    asked = []
+    for _ in range(3):
+        connection = await open_connection(database_url, "test")
+        row = await connection.fetchrow("SELECT $1::float8[] AS floats, $2::timestamptz[] AS times", [0.5, None], [at])
+        assert (row["floats"], row["times"]) == ([0.5, None], [at])
+        assert await connection.fetchval("SELECT $1::int8[]", [2**40]) == [2**40]
+        # What a connection has introspected is among the statements that it prepared.
+        prepared = "SELECT count(*) FROM pg_prepared_statements WHERE strpos(statement, $1) > 0"
+        asked.append(await connection.fetchval(prepared, "typeinfo_tree"))
+        await connection.close()
+    assert asked == [1, 0, 0]
+
+
+async def test_types_of_the_database_are_asked_for_anew(database_url: str) -> None:
+    for word in ("left", "right"):
+        connection = await open_connection(database_url, "test")
+        async with connection.transaction():
+            await connection.execute(f"CREATE TYPE own_{word} AS ENUM ('{word}')")
+            assert await connection.fetchval(f"SELECT ARRAY['{word}']::own_{word}[]") == [word]
+        await connection.close()
