@@ -27,7 +27,7 @@ class TileState(StrEnum):
 
 WORDS = {
     TileState.FREE: "Free",
-    TileState.SOON: "Free, booked soon",
+    TileState.SOON: "Free, taken soon",
     TileState.MINE: "Yours",
     TileState.OTHERS: "Taken",
     TileState.MAINTENANCE: "Maintenance",
@@ -38,7 +38,7 @@ WORDS = {
 }
 MEANINGS = {
     TileState.FREE: "It is free for the next hour.",
-    TileState.SOON: "It is free now, but booked or promised within the hour.",
+    TileState.SOON: "It is free now, but promised to a job, booked or in maintenance within the hour.",
     TileState.MINE: "A job or booking of yours has it.",
     TileState.OTHERS: "Another user's job or booking has it.",
     TileState.MAINTENANCE: "It is in a maintenance window.",
@@ -46,6 +46,11 @@ MEANINGS = {
     TileState.FOREIGN: "A pod that was not started here uses it.",
     TileState.QUARANTINED: "Kept out of use: its node does not answer or is fenced, or the GPU is faulty.",
     TileState.AWAY: "Its node takes nothing new.",
+}
+_TAKEN_SOON = {
+    ReservationKind.JOB: "Free, promised soon",
+    ReservationKind.BOOKING: "Free, booked soon",
+    ReservationKind.MAINTENANCE: "Free, maintenance soon",
 }
 OUT_OF_USE = (TileState.LOST, TileState.FOREIGN, TileState.QUARANTINED, TileState.AWAY)
 
@@ -70,6 +75,13 @@ def state_of(card: GpuNow, *, available: bool, user_id: int | None = None) -> Ti
             return TileState.QUARANTINED
         case _:
             assert_never(card.state)
+
+
+def word_of(card: GpuNow, state: TileState) -> str:
+    """A GPU's state in words; of one that is taken soon, by what."""
+    if state is TileState.SOON and card.follower is not None:
+        return _TAKEN_SOON[card.follower.kind]
+    return WORDS[state]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +112,7 @@ class TileWriter:
         """A GPU as the viewer sees it; `address` is its node's name, percent-encoded."""
         state = state_of(card, available=available, user_id=self.user_id)
         until = self.until(card, state)
-        word = WORDS[state]
+        word = word_of(card, state)
         said = f"GPU {card.index}: {word.lower()}{', ' if until else ''}{until}"
         return Tile(card.index, state, word, card.gpu_type, until, said, f"?card={address}/{card.index}")
 

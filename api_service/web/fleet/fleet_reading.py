@@ -15,7 +15,7 @@ from reservation_core.runtime.reading.shared_reading import SharedReading
 from reservation_core.usecases.bookings.find_slots import find_slots
 
 SOON = timedelta(hours=1)
-"""A free GPU that is taken within this time is shown as booked soon."""
+"""A free GPU that is taken within this time is shown as taken soon."""
 OLDEST = timedelta(seconds=15)
 """Time alone changes the fleet (a slot begins), without an event."""
 OPENINGS_EVERY = timedelta(seconds=10)

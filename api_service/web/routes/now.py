@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from api_service.access.sight import Sight, sight_of
 from api_service.problems import ProblemError
-from api_service.web.fleet.card_tiles import MEANINGS, WORDS, TileState, TileWriter, state_of
+from api_service.web.fleet.card_tiles import MEANINGS, WORDS, TileState, TileWriter, state_of, word_of
 from api_service.web.fleet.fleet import FleetNode, FleetPicture, counts
 from api_service.web.fleet.node_filter import NodeFilter, NodeOrder, NodeView
 from api_service.web.fleet.node_groups import NodeGroup, one_group
@@ -228,7 +228,7 @@ async def _card(visit: Visit, fleet: FleetPicture, sight: Sight, chosen: str) ->
         card=card,
         node=node,
         state=state,
-        word=WORDS[state],
+        word=word_of(card, state),
         meaning=MEANINGS[state],
         holder=None if card.holder is None else writer.whose(card.holder),
         follower=None if card.follower is None else writer.whose(card.follower),

@@ -36,7 +36,7 @@ def cells(page: str) -> dict[str, str]:
 
 
 def numbers(page: str) -> dict[str, list[str]]:
-    """The rows of the table of types: free, booked soon, yours, others', maintenance, out of use, all, next."""
+    """The rows of the table of types: free, taken soon, yours, others', maintenance, out of use, all, next."""
     rows = [words(row).split() for row in _ROW.findall(page)]
     return {row[0]: row[1:] for row in rows}
 
