@@ -29,4 +29,5 @@ JobIds = Annotated[
     list[str],
     typer.Argument(metavar="ID", help="Names or ids of your jobs.", autocompletion=complete_job_id),
 ]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 Rank = Annotated[int, typer.Option(min=0, help="The node of a job on several nodes, counted from 0.")]

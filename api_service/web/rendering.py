@@ -18,6 +18,7 @@ from api_service.web import words
 from api_service.web.assets import Assets
 from api_service.web.finding.site_pages import keys_of
 from api_service.web.jobs.expected_starts import expected_start
+from reservation_core.domain import status_words
 from reservation_core.domain.policy.prices import rounded_cost
 from reservation_core.domain.request_terms import size_words
 from reservation_core.domain.time_words import rfc3339
@@ -48,8 +49,8 @@ class Templates:
         self._environment.globals["has_asset"] = assets.has
         self._environment.globals["keys_of"] = keys_of
         self._environment.filters["span"] = words.span
-        self._environment.filters["booking_status"] = words.booking_status
-        self._environment.filters["window_status"] = words.window_status
+        self._environment.filters["booking_status"] = status_words.booking_status
+        self._environment.filters["window_status"] = status_words.window_status
         self._environment.filters["size"] = size_words
         self._environment.filters["amount"] = words.amount
         self._environment.filters["hours"] = words.hours

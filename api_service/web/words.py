@@ -11,29 +11,6 @@ from reservation_core.domain.time_words import rfc3339, time_words, with_time_wo
 
 _LOCAL = re.compile(r"(?<!such as )\b\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?([+-]\d\d:\d\d)?(?![\w:+-]|\.\d)")
 
-_BOOKING_STATUSES = {
-    "waiting": "on the waitlist",
-    "offered": "offered to you",
-    "confirmed": "booked",
-    "active": "now",
-    "ended": "over",
-    "released": "released unused",
-    "expired": "nothing came free",
-}
-
-
-_WINDOW_STATUSES = {"confirmed": "planned", "active": "open", "ended": "over"}
-
-
-def booking_status(status: str, *, mine: bool = True) -> str:
-    """A booking's status in words, to its owner or (`mine` false) to others."""
-    return "offered" if status == "offered" and not mine else _BOOKING_STATUSES.get(status, status)
-
-
-def window_status(status: str) -> str:
-    """A maintenance window's status in words."""
-    return _WINDOW_STATUSES.get(status, status)
-
 
 def clock(when: datetime | None, zone: ZoneInfo, now: datetime) -> str:
     """`14:30` today, `Tue 24 Nov 14:30` this year, else `Sat 2 Jan 2027 14:30`.

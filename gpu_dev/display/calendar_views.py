@@ -11,6 +11,7 @@ from reservation_core.domain.gpu_use.figures import memory_figure
 from reservation_core.domain.model import RequestVerdict
 from reservation_core.domain.policy.prices import rounded_cost
 from reservation_core.domain.short_durations import plain_iso8601
+from reservation_core.domain.status_words import booking_status, window_status
 
 if TYPE_CHECKING:
     # For annotations alone: a command loads the contracts of what it shows.
@@ -60,7 +61,7 @@ BOOKING: "View[BookingOut]" = View(
         Column("ID", lambda one: one.id),
         Column("TITLE", lambda one: one.title or ""),
         Column("USER", lambda one: one.user or "-"),
-        Column("STATUS", lambda one: one.status.value),
+        Column("STATUS", lambda one: booking_status(one.status)),
         Column("GPUS", lambda one: wanted_gpus(one.gpus, one.gpu_type, one.nodes)),
         Column("START", lambda one: minute(one.start)),
         Column("END", lambda one: minute(one.end)),
@@ -86,7 +87,7 @@ BOOKING_DETAILS: "View[BookingOut]" = View(
         Column("TITLE", lambda one: one.title or ""),
         Column("USER", lambda one: one.user or "-"),
         Column("PROJECT", lambda one: one.project or ""),
-        Column("STATUS", lambda one: one.status.value),
+        Column("STATUS", lambda one: booking_status(one.status)),
         Column("REASON", lambda one: f"{one.reason.code.value}: {local_sentence(one.reason.detail)}"),
         Column("GPUS", lambda one: wanted_gpus(one.gpus, one.gpu_type, one.nodes)),
         Column("START", lambda one: minute(one.start)),
@@ -107,7 +108,7 @@ VERDICT: "View[BookingVerdict]" = View(
     name=lambda one: f"{one.start:%Y-%m-%dT%H:%MZ}",
     columns=(
         Column("VERDICT", lambda one: "Starts now" if one.verdict is RequestVerdict.STARTS_NOW else "Accepted"),
-        Column("STATUS", lambda one: one.status.value),
+        Column("STATUS", lambda one: booking_status(one.status)),
         Column("GPUS", lambda one: wanted_gpus(one.gpus, one.gpu_type, one.nodes)),
         Column("START", lambda one: minute(one.start)),
         Column("END", lambda one: minute(one.end)),
@@ -255,7 +256,7 @@ WINDOW: "View[MaintenanceOut]" = View(
     name=lambda window: window.id or "",
     columns=(
         Column("ID", lambda window: window.id or ""),
-        Column("STATUS", lambda window: window.status.value if window.status else "not planned yet"),
+        Column("STATUS", lambda window: window_status(window.status) if window.status else "not planned yet"),
         Column("START", lambda window: minute(window.start)),
         Column("END", lambda window: minute(window.end)),
         Column("GPUS", places),

@@ -11,6 +11,7 @@ from api_service.access.sight import Sight
 from api_service.web import words
 from api_service.web.calendar.timeline_rows import Row
 from api_service.web.calendar.timeline_window import DayWindow
+from reservation_core.domain import status_words
 from reservation_core.domain.bookings.card_choice import BookableGpu
 from reservation_core.domain.model import BookingStatus, ReservationKind
 from reservation_core.ports.bookings.bookings import CalendarEntry
@@ -110,9 +111,9 @@ def _status(entry: CalendarEntry, *, mine: bool) -> str:
     """The status as lists write it."""
     match entry.kind:
         case ReservationKind.BOOKING:
-            return words.booking_status(entry.status, mine=mine)
+            return status_words.booking_status(entry.status, mine=mine)
         case ReservationKind.MAINTENANCE:
-            return words.window_status(entry.status)
+            return status_words.window_status(entry.status)
         case ReservationKind.JOB:
             return entry.status
         case _:

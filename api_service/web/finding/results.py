@@ -6,9 +6,9 @@ from datetime import datetime
 from urllib.parse import quote, urlencode
 
 from api_service.web.finding.site_pages import SitePage
-from api_service.web.words import booking_status
 from reservation_core.contracts.base import SearchHit
 from reservation_core.domain.similar_names import FoundKind
+from reservation_core.domain.status_words import booking_status
 
 _TITLES = {FoundKind.JOB: "Jobs", FoundKind.BOOKING: "Bookings", FoundKind.NODE: "Nodes", FoundKind.USER: "People"}
 

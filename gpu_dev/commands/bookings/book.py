@@ -1,6 +1,6 @@
 """`book create|list|show|extend|shorten|move|cancel|slots|waitlist|accept|decline|feed`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import islice
 from typing import Annotated, Any
@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from gpu_dev.calls.booking_calls import Reach
+from gpu_dev.client import GpuDevClient
 from gpu_dev.commands.bookings.made_bookings import show_booking, show_made
 from gpu_dev.display.calendar_views import (
     BOOKING,
@@ -16,15 +17,17 @@ from gpu_dev.display.calendar_views import (
     SLOT,
     WAITLIST,
 )
-from gpu_dev.display.local_times import local_time
+from gpu_dev.display.local_times import local_time, minute
 from gpu_dev.display.output import Format, show_list, show_one
 from gpu_dev.errors import ApiError, UsageError
+from gpu_dev.inputs.asking import confirmed
 from gpu_dev.inputs.durations import format_duration, parse_duration
+from gpu_dev.inputs.ids import SEARCHED
 from gpu_dev.inputs.requests import make_request, workload_fields
 from gpu_dev.inputs.slots import slot_fields
 from gpu_dev.inputs.times import local_now, parse_period, parse_time, zone_name
-from gpu_dev.options import Output
-from gpu_dev.session import booking_id_of, check_type, client_for
+from gpu_dev.options import Output, Yes
+from gpu_dev.session import OPEN_BOOKINGS, booking_id_of, check_type, client_for
 from gpu_dev.terminal import put, say
 from gpu_dev.wire.bookings import (
     BookingChange,
@@ -35,6 +38,8 @@ from gpu_dev.wire.bookings import (
     SeriesVerdict,
 )
 from reservation_core.domain.model import BookingStatus
+from reservation_core.domain.policy.rule_words import counted
+from reservation_core.domain.status_words import booking_status
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -137,7 +142,10 @@ def list_bookings(
     end: Annotated[str | None, typer.Option("--to", help="Only bookings that begin before this time.")] = None,
     everybody: Annotated[bool, typer.Option("--all", "-a", help="All users' bookings, not only yours.")] = False,
     user: Annotated[str | None, typer.Option(help="Only this user's.")] = None,
-    status: Annotated[list[BookingStatus] | None, typer.Option(help="Only in this status (may be repeated).")] = None,
+    status: Annotated[
+        list[BookingStatus] | None,
+        typer.Option(help="Only in this status (may be repeated); `confirmed` is shown as booked."),
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="Show at most this many, the earliest.")] = 200,
     zone: Zone = None,
     output: Output = Format.TABLE,
@@ -233,23 +241,45 @@ def cancel(
     booking_ids: Annotated[list[str], typer.Argument(metavar="ID", help="Bookings' ids or titles.")],
     following: Annotated[bool, typer.Option("--following", help="Of a series: these dates and those after.")] = False,
     series: Annotated[bool, typer.Option("--series", help="Of a series: all dates that are not over.")] = False,
+    yes: Yes = False,
     output: OneOutput = None,
 ) -> None:
-    """Cancel bookings: their remaining time is free at once, and jobs in them end."""
+    """Cancel bookings: their remaining time is free at once, and jobs in them end.
+
+    With --following or --series it shows the dates, and asks first.
+    """
     if following and series:
         raise UsageError("Give one of --following and --series.")
     reach: Reach = "following" if following else "all" if series else "this"
     with client_for(ctx) as client:
-        cancelled = [
-            one
-            for given in booking_ids
-            for one in client.bookings.cancel(booking_id_of(client, given, of_series=following or series), series=reach)
-        ]
+        chosen = [booking_id_of(client, given, of_series=following or series) for given in booking_ids]
+        if reach != "this" and not yes:
+            confirmed(_dates_lost(client, chosen, reach), yes=yes)
+        cancelled = [one for booking_id in chosen for one in client.bookings.cancel(booking_id, series=reach)]
     if output is not None:
         put(show_list(cancelled, BOOKING, output))
         return
     for one in cancelled:
-        put(f"{one.id}: {one.status.value}\n")
+        put(f"{one.id}: {booking_status(one.status)}\n")
+
+
+def _dates_lost(client: GpuDevClient, chosen: Sequence[str], reach: Reach) -> str:
+    """The question before dates of series are cancelled."""
+    lost = list[BookingOut]()
+    for booking_id in chosen:
+        first = client.bookings.get(booking_id)
+        if first.series_id is None:
+            lost.append(first)
+            continue
+        dates = islice(client.bookings.calendar(statuses=OPEN_BOOKINGS, user=first.user), SEARCHED)
+        lost += [
+            one for one in dates if one.series_id == first.series_id and (reach == "all" or one.start >= first.start)
+        ]
+    if not lost:
+        return f"Cancel {', '.join(chosen)}?"
+    when = f"from {minute(lost[0].start)}" if len(lost) == 1 else f"{minute(lost[0].start)} to {minute(lost[-1].start)}"
+    title = f" of {lost[0].title}" if lost[0].title else ""
+    return f"Cancel {counted(len(lost), 'date')}{title}, {when}? Their GPUs are free at once, and jobs in them end."
 
 
 @app.command()
@@ -314,12 +344,14 @@ def decline(ctx: typer.Context, booking_id: BookingIdArgument, output: OneOutput
 @app.command()
 def feed(
     ctx: typer.Context,
-    drop: Annotated[bool, typer.Option("--drop", help="Remove the address.")] = False,
+    drop: Annotated[bool, typer.Option("--drop", help="Remove the address; asks first.")] = False,
+    yes: Yes = False,
     output: OneOutput = None,
 ) -> None:
     """Make a private calendar address (iCalendar) of your bookings; an earlier address stops working."""
     with client_for(ctx) as client:
         if drop:
+            confirmed("Remove your calendar's address? Calendar programs that read it get nothing more.", yes=yes)
             client.bookings.drop_feed()
             say("Your calendar has no address any more.")
             return

@@ -6,6 +6,7 @@ from gpu_dev.display.output import Column, Format, View, as_data, show_list, sho
 from gpu_dev.display.views import wanted_gpus
 from gpu_dev.terminal import put, say
 from gpu_dev.wire.bookings import BookingOut, BookingSeries, BookingVerdict, SeriesVerdict
+from reservation_core.domain.status_words import booking_status
 
 _DATA = (Format.JSON, Format.YAML)
 _SERIES = View[BookingSeries](
@@ -55,4 +56,4 @@ def _in_words(booking: BookingOut | BookingVerdict) -> str:
     what = "would be" if isinstance(booking, BookingVerdict) else booking.id
     cost = booking.cost if isinstance(booking, BookingVerdict) else None
     price = "" if cost is None else f", about {costs_in_words([cost])}"
-    return f"{what} {booking.status.value}: {cards}{where}, {slot_words(booking.start, booking.end)}{price}"
+    return f"{what} {booking_status(booking.status)}: {cards}{where}, {slot_words(booking.start, booking.end)}{price}"

@@ -14,10 +14,11 @@ from gpu_dev.inputs.durations import parse_duration
 from gpu_dev.inputs.ids import named_id
 from gpu_dev.inputs.requests import make_request
 from gpu_dev.inputs.times import local_now, parse_instant, zone_name
-from gpu_dev.options import Output
+from gpu_dev.options import Output, Yes
 from gpu_dev.session import client_for
 from gpu_dev.terminal import Rendered, put, say
 from gpu_dev.wire.maintenance import MaintenanceCreate
+from reservation_core.domain.status_words import window_status
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 _MOST = 10_000
@@ -33,7 +34,7 @@ def plan(
     duration: Annotated[str | None, typer.Option("--for", "-d", help="For how long: 4h, 2d.")] = None,
     end: Annotated[str | None, typer.Option("--end", help="Until when, instead of --for.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the affected jobs and bookings.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: Yes = False,
     zone: Annotated[
         str | None, typer.Option("--time-zone", "-z", help="The time zone of times without offset.")
     ] = None,
@@ -78,15 +79,21 @@ def list_windows(ctx: typer.Context, output: Output = Format.TABLE) -> None:
 def cancel(
     ctx: typer.Context,
     window_ids: Annotated[list[str], typer.Argument(metavar="ID", help="Ids of maintenance windows.")],
+    yes: Yes = False,
     output: OneOutput = None,
 ) -> None:
-    """Cancel maintenance windows, or end them early: their GPUs are given out again (administrators)."""
+    """Cancel maintenance windows, or end them early: their GPUs are given out again (administrators). It asks first."""
     with client_for(ctx) as client:
-        for text in window_ids:
-            known = ((window.id or "", None) for window in islice(client.maintenance.windows(), _MOST))
-            window_id = named_id(text, "mnt-", known, "maintenance window", "gpu-dev maintenance list", whose="")
+        known = {window.id or "": window for window in islice(client.maintenance.windows(), _MOST)}
+        names = [(window_id, None) for window_id in known]
+        listed = "gpu-dev maintenance list"
+        chosen = [named_id(text, "mnt-", names, "maintenance window", listed, whose="") for text in window_ids]
+        if not yes:
+            windows = ", ".join(f"{one} ({known[one].reason})" if one in known else one for one in chosen)
+            confirmed(f"Cancel {windows}? Jobs and bookings get the GPUs again at once.", yes=yes)
+        for window_id in chosen:
             window = client.maintenance.cancel(window_id)
-            said = f"{window.id}: {window.status.value if window.status else 'gone'}\n"
+            said = f"{window.id}: {window_status(window.status) if window.status else 'gone'}\n"
             put(said if output is None else show_one(window, WINDOW, output))
 
 

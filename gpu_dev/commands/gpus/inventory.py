@@ -11,7 +11,7 @@ from gpu_dev.display.views import GPU, GPU_TYPE, NODE
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.asking import confirmed
 from gpu_dev.inputs.ids import require_known
-from gpu_dev.options import Output, Watch
+from gpu_dev.options import Output, Watch, Yes
 from gpu_dev.session import check_type, client_for
 from gpu_dev.terminal import put
 from gpu_dev.watching import watch
@@ -58,7 +58,7 @@ def fence(
     ctx: typer.Context,
     node: Annotated[str, typer.Argument(metavar="NODE", help="A node.")],
     reason: Annotated[str | None, typer.Option(help="The reason, for the audit log.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Declare that a node has no power: jobs with pods there end, and the GPUs that they hold elsewhere become free.
 

@@ -9,7 +9,7 @@ from gpu_dev.display.output import Format, show_list
 from gpu_dev.display.views import UNKNOWN_POD
 from gpu_dev.inputs.asking import confirmed
 from gpu_dev.inputs.ids import require_known
-from gpu_dev.options import Output, Watch
+from gpu_dev.options import Output, Watch, Yes
 from gpu_dev.session import client_for
 from gpu_dev.terminal import put
 from gpu_dev.watching import watch
@@ -38,7 +38,7 @@ def pods(ctx: typer.Context, output: Output = Format.TABLE, again: Watch = False
 def end(
     ctx: typer.Context,
     names: Annotated[list[str], typer.Argument(metavar="POD", help="Pods as `gpu-dev pods` shows them.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: Yes = False,
 ) -> None:
     """End unknown pods (administrators); their work is lost."""
     with client_for(ctx) as client:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from gpu_dev.client import GpuDevClient
-from gpu_dev.display.calendar_views import POLICY_VERDICT, PROJECT, RULE
+from gpu_dev.display.calendar_views import POLICY_VERDICT, PROJECT, RULE, format_rules
 from gpu_dev.display.meanings import RULES, as_epilog
 from gpu_dev.display.output import Format, show_list, show_one
 from gpu_dev.errors import ApiError, UsageError
@@ -17,7 +17,7 @@ from gpu_dev.inputs.asking import confirmed
 from gpu_dev.inputs.durations import parse_duration
 from gpu_dev.inputs.ids import require_known
 from gpu_dev.inputs.requests import checked, make_request
-from gpu_dev.options import Output
+from gpu_dev.options import Output, Yes
 from gpu_dev.session import client_for
 from gpu_dev.terminal import put
 from gpu_dev.wire.policy import ProjectCreate, RulesIn
@@ -115,9 +115,12 @@ def set_rules(
 
 
 @app.command()
-def remove(ctx: typer.Context, scope: Scope, output: OneOutput = None) -> None:
-    """Delete all rules of a scope (administrators)."""
+def remove(ctx: typer.Context, scope: Scope, yes: Yes = False, output: OneOutput = None) -> None:
+    """Delete all rules of a scope (administrators). It shows them, and asks first."""
     with client_for(ctx) as client:
+        if not yes:
+            stored = client.policy.rule(scope)
+            confirmed(f"Delete the rules of {stored.scope}: {format_rules(stored.rules)}?", yes=yes)
         dropped = client.policy.delete_rules(scope)
     put(f"{dropped.scope}: its rules are deleted\n" if output is None else show_one(dropped, RULE, output))
 
@@ -150,7 +153,7 @@ def create(
 def end(
     ctx: typer.Context,
     name: ProjectName,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: Yes = False,
     output: OneOutput = None,
 ) -> None:
     """End a project for good (administrators): nothing new is submitted or booked for it, and its rules are deleted.

@@ -11,9 +11,10 @@ from gpu_dev.client import GpuDevClient
 from gpu_dev.display.local_times import local_time
 from gpu_dev.display.output import Column, Format, View, show_list
 from gpu_dev.errors import ApiError, ClientError
+from gpu_dev.inputs.asking import confirmed
 from gpu_dev.inputs.ids import named_id
 from gpu_dev.inputs.public_keys import read_key, read_keys
-from gpu_dev.options import Output
+from gpu_dev.options import Output, Yes
 from gpu_dev.session import client_for, own_names
 from gpu_dev.terminal import put, say
 from gpu_dev.wire.sessions import SshKeyAdd, SshKeyOut
@@ -93,11 +94,17 @@ def import_keys(
 def remove(
     ctx: typer.Context,
     key_ids: Annotated[list[str], typer.Argument(metavar="KEY", help="Ids or names of your keys.")],
+    yes: Yes = False,
 ) -> None:
-    """Remove SSH keys. Connections that they opened end within seconds."""
+    """Remove SSH keys. It asks first: connections that they opened end within seconds."""
     with client_for(ctx) as client:
-        for given in key_ids:
-            key_id = named_id(given, "key-", own_names(client, client.keys.keys()), "SSH key", "gpu-dev keys list")
+        stored = {key.id: key for key in islice(client.keys.keys(), _MOST)}
+        known = list(own_names(client, stored.values()))
+        chosen = [named_id(given, "key-", known, "SSH key", "gpu-dev keys list") for given in key_ids]
+        if not yes:
+            keys = ", ".join(stored[key_id].name or key_id if key_id in stored else key_id for key_id in chosen)
+            confirmed(f"Remove {keys}? Connections that they opened end within seconds.", yes=yes)
+        for key_id in chosen:
             key = client.keys.remove(key_id)
             put(f"{key.id} removed: {key.name or key.fingerprint}\n")
 

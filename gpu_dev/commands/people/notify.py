@@ -11,9 +11,10 @@ from gpu_dev.display.calendar_views import TARGET
 from gpu_dev.display.meanings import as_epilog
 from gpu_dev.display.output import Column, Format, View, show_list, show_one
 from gpu_dev.errors import ClientError, UsageError
+from gpu_dev.inputs.asking import confirmed
 from gpu_dev.inputs.ids import named_id
 from gpu_dev.inputs.requests import make_request
-from gpu_dev.options import Output
+from gpu_dev.options import Output, Yes
 from gpu_dev.session import client_for, own_names
 from gpu_dev.terminal import put, say
 from gpu_dev.wire.notices import NoticePreferences, NoticeTargetCreate, NoticeTargetOut
@@ -130,11 +131,17 @@ def _arrived(client: GpuDevClient, before: NoticeTargetOut) -> bool:
 def remove(
     ctx: typer.Context,
     target_ids: Annotated[list[str], typer.Argument(metavar="TARGET", help="Ids or names of notification addresses.")],
+    yes: Yes = False,
 ) -> None:
-    """Remove notification addresses."""
+    """Remove notification addresses. It asks first: nothing is sent there any more."""
     with client_for(ctx) as client:
-        for target_id in target_ids:
-            put(f"{client.notices.remove(_id_of(client, target_id)).id} removed\n")
+        chosen = [_id_of(client, target_id) for target_id in target_ids]
+        if not yes:
+            stored = {target.id: target.address for target in islice(client.notices.targets(), _MOST)}
+            addresses = ", ".join(f"{stored[one]} ({one})" if one in stored else one for one in chosen)
+            confirmed(f"Remove {addresses}? Nothing is sent there any more.", yes=yes)
+        for target_id in chosen:
+            put(f"{client.notices.remove(target_id).id} removed\n")
 
 
 @app.command()

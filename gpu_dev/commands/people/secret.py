@@ -11,8 +11,9 @@ import typer
 from gpu_dev.display.local_times import local_time
 from gpu_dev.display.output import Column, Format, View, show_list
 from gpu_dev.errors import UsageError
-from gpu_dev.inputs.asking import can_ask
-from gpu_dev.options import Output
+from gpu_dev.inputs.asking import can_ask, confirmed
+from gpu_dev.inputs.ids import require_known
+from gpu_dev.options import Output, Yes
 from gpu_dev.session import client_for
 from gpu_dev.terminal import put
 from gpu_dev.wire.people import SecretOut
@@ -69,9 +70,19 @@ def list_secrets(ctx: typer.Context, output: Output = Format.TABLE) -> None:
 def delete(
     ctx: typer.Context,
     names: Annotated[list[str], typer.Argument(metavar="NAME", help="Names of your secrets.")],
+    yes: Yes = False,
 ) -> None:
-    """Delete secrets. Running jobs keep the value; a job that still waits for its start fails then."""
+    """Delete secrets. Running jobs keep the value; a job that still waits for its start fails then.
+
+    It asks first: a value cannot be brought back.
+    """
     with client_for(ctx) as client:
+        if not yes:
+            known = [secret.name for secret in islice(client.secrets.secrets(), _MOST)]
+            for name in names:
+                require_known(name, known, "secret", "gpu-dev secret list")
+            lost = "Nobody can bring a value back, and waiting jobs that use it fail at their start."
+            confirmed(f"Delete {', '.join(names)}? {lost}", yes=yes)
         for name in names:
             put(f"{client.secrets.delete(name).name} is deleted\n")
 

@@ -1,10 +1,11 @@
 """`tokens list|create|renew|revoke`."""
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from secrets import token_urlsafe
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,20 +13,26 @@ from gpu_dev.client import GpuDevClient
 from gpu_dev.display.output import Format, show_list, show_one
 from gpu_dev.display.views import TOKEN
 from gpu_dev.errors import ClientError, UnreachableError, UsageError
+from gpu_dev.inputs.asking import confirmed
 from gpu_dev.inputs.durations import parse_duration
-from gpu_dev.inputs.ids import named_id
+from gpu_dev.inputs.ids import named_id, require_known
 from gpu_dev.inputs.requests import make_request
 from gpu_dev.inputs.times import local_now, parse_instant, zone_name
-from gpu_dev.options import Output
+from gpu_dev.options import Output, Yes
 from gpu_dev.server.connection import Connection, login_file, store_login
 from gpu_dev.server.exchange import Exchange
 from gpu_dev.session import client_for, connection_of, own_names
 from gpu_dev.terminal import put, say
 from gpu_dev.wire.people import TokenBudget, TokenCreate
 from reservation_core.domain.people.token_scopes import TokenScope
+from reservation_core.domain.policy.rule_words import counted
+
+if TYPE_CHECKING:
+    from gpu_dev.wire.people import TokenOut
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 _MOST = 10_000
+_NAMED = 10
 
 
 @app.command("list")
@@ -129,8 +136,9 @@ def revoke(
         bool, typer.Option("--all", help="Revoke all tokens and browser sessions but the one in use.")
     ] = False,
     user: Annotated[str | None, typer.Option(help="With --all: of this user (administrators).")] = None,
+    yes: Yes = False,
 ) -> None:
-    """Revoke tokens, and all tokens that were made with them."""
+    """Revoke tokens, and all tokens that were made with them. It asks first, and names them."""
     if everything is bool(token_ids) or (user is not None and not everything):
         raise UsageError(
             "Name the tokens to revoke, or use --all.",
@@ -138,10 +146,51 @@ def revoke(
         )
     with client_for(ctx) as client:
         if everything:
+            if not yes:
+                confirmed(_all_of(client, user), yes=yes)
             done = client.revoke_tokens(user)
             put(f"{done.revoked} of {done.user}'s tokens revoked\n")
-        for given in token_ids or []:
-            known = own_names(client, (token for token in client.tokens() if token.revoked_at is None))
-            token_id = named_id(given, "tok-", known, "token", "gpu-dev tokens list")
+            return
+        good = {token.id: token for token in client.tokens() if token.revoked_at is None}
+        known = list(own_names(client, good.values()))
+        chosen = [named_id(given, "tok-", known, "token", "gpu-dev tokens list") for given in token_ids or []]
+        if not yes:
+            confirmed(_named_ones(chosen, good), yes=yes)
+        for token_id in chosen:
             client.revoke_token(token_id)
             put(f"{token_id} revoked\n")
+
+
+def _all_of(client: GpuDevClient, user: str | None) -> str:
+    """The question before all tokens of a user are revoked."""
+    owner = client.me().name
+    if user is not None:
+        require_known(user, (one.name for one in islice(client.users(), _MOST)), "user", "gpu-dev users list")
+    tokens = [one for one in islice(client.tokens(), _MOST) if one.revoked_at is None and one.user == (user or owner)]
+    browsers = sum(1 for one in tokens if one.session)
+    sessions = f", {counted(browsers, 'browser session')} among them" if browsers else ""
+    kept = " but the one in use and those it was made with" if user in (None, owner) else ""
+    of = f"{user}'s" if user not in (None, owner) else "your"
+    return f"Revoke all of {of} {counted(len(tokens), 'token')}{sessions}{kept}? They stop working at once."
+
+
+def _named_ones(chosen: Sequence[str], good: Mapping[str, "TokenOut"]) -> str:
+    """The question before tokens are revoked, with those that end with them."""
+    children = _made_with(chosen, good)
+    it = "it" if len(chosen) == 1 else "them"
+    too = f" Tokens that were made with {it} are revoked, too: {_in_words(children, good)}." if children else ""
+    return f"Revoke {_in_words(chosen, good)}? What uses {it} is refused at once.{too}"
+
+
+def _made_with(chosen: Sequence[str], good: Mapping[str, "TokenOut"]) -> list[str]:
+    """The tokens that were made with some tokens, or with one made with them."""
+    gone, found = set(chosen), list[str]()
+    while more := [one.id for one in good.values() if one.made_with in gone and one.id not in gone]:
+        gone.update(more)
+        found += more
+    return found
+
+
+def _in_words(ids: Sequence[str], good: Mapping[str, "TokenOut"]) -> str:
+    shown = [f"{good[one].name} ({one})" if one in good and good[one].name else one for one in ids[:_NAMED]]
+    return ", ".join(shown) + (f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else "")

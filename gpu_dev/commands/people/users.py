@@ -11,7 +11,7 @@ from gpu_dev.display.views import LEFT, USER
 from gpu_dev.inputs.asking import confirmed
 from gpu_dev.inputs.ids import require_known
 from gpu_dev.inputs.requests import make_request
-from gpu_dev.options import Output
+from gpu_dev.options import Output, Yes
 from gpu_dev.session import client_for
 from gpu_dev.terminal import put
 from gpu_dev.wire.people import UserCreate
@@ -51,7 +51,7 @@ def disable(
     ctx: typer.Context,
     name: UserName,
     end: Annotated[bool, typer.Option("--end", help="End the user's running jobs and bookings, too.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Disable a user (administrators): their tokens stop working, and nothing new of theirs starts.
 

@@ -19,7 +19,7 @@ def _data(system: System, *words: str, who: str = "alice") -> object:
 
 def test_a_booking_from_its_making_to_its_end(system: System) -> None:
     wish = ("book", "create", "-g", "4", "-s", "tomorrow 09:00", "-d", "4h", "--title", "thesis")
-    assert system.cli(*wish, "--dry-run").stdout.startswith("would be confirmed: 4 h100 on ")
+    assert system.cli(*wish, "--dry-run").stdout.startswith("would be booked: 4 h100 on ")
     made = system.cli(*wish)
     assert made.returncode == 0, made.stderr
     booking_id, status = made.stdout.split()[:2]
@@ -82,11 +82,11 @@ def test_series_slots_and_the_timeline(system: System) -> None:
     assert kind["free"] == [4, 2, 4, 4]
     first = made.stdout.splitlines()[1].split()[0]
     assert system.cli("book", "cancel", "runs").returncode == 2
-    whole = system.cli("book", "cancel", "runs", "--series")
+    whole = system.cli("book", "cancel", "runs", "--series", "--yes")
     assert (whole.stdout.startswith(first), len(whole.stdout.splitlines())) == (True, 3), whole.stderr
     address = system.cli("book", "feed").stdout.strip()
     assert address.startswith(system.url)
-    assert "no address any more" in system.cli("book", "feed", "--drop").stderr
+    assert "no address any more" in system.cli("book", "feed", "--drop", "--yes").stderr
 
 
 def test_a_job_runs_in_a_booking_and_is_counted(system: System) -> None:
@@ -199,7 +199,7 @@ def test_rules_are_set_and_explained(system: System) -> None:
     project = system.cli("projects", "create", "vision", "--member", "alice", who="admin")
     assert "alice" in project.stdout
     assert system.cli("book", "create", "-g", "1", "-s", "tomorrow 09:00", "-d", "1h", "-p", "vision").returncode == 0
-    assert system.cli("policy", "remove", "user:alice", who="admin").returncode == 0
+    assert system.cli("policy", "remove", "user:alice", "--yes", who="admin").returncode == 0
     ordered = system.cli("policy", "set", "project:vision", "order=arrival", who="admin")
     assert "order=arrival" in ordered.stdout
     wrong = system.cli("policy", "set", "default", "order=size", who="admin")
@@ -221,7 +221,9 @@ def test_maintenance_is_looked_at_before_it_is_planned(system: System) -> None:
     assert booking_id in planned.stdout
     [one] = _data(system, "maintenance", "list", who="admin")["items"]  # type: ignore[index, call-overload]
     assert "no maintenance window" in system.cli("maintenance", "cancel", "nothing", who="admin").stderr
-    assert "cancelled" in system.cli("maintenance", "cancel", one["id"].removeprefix("mnt-"), who="admin").stdout
+    assert (
+        "cancelled" in system.cli("maintenance", "cancel", one["id"].removeprefix("mnt-"), "--yes", who="admin").stdout
+    )
 
 
 @pytest.mark.parametrize("words", [("targets",), ("show",)])

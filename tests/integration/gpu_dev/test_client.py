@@ -97,7 +97,7 @@ def test_a_token_is_renewed_also_when_the_answer_is_lost(
 def test_all_tokens_but_the_one_in_use_are_revoked(system: System) -> None:
     mine, other = (system.cli("tokens", "create", "--name", name).stdout.strip() for name in ("mine", "other"))
     assert system.cli("tokens", "revoke", GPU_DEV_TOKEN=mine).returncode == 2
-    done = system.cli("tokens", "revoke", "--all", GPU_DEV_TOKEN=mine)
+    done = system.cli("tokens", "revoke", "--all", "--yes", GPU_DEV_TOKEN=mine)
     assert (done.returncode, "of alice's tokens revoked" in done.stdout) == (0, True)
     assert system.cli("users", "me", GPU_DEV_TOKEN=mine).returncode == 0
     assert system.cli("users", "me", GPU_DEV_TOKEN=other).returncode != 0

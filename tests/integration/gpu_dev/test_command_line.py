@@ -175,7 +175,7 @@ def test_people_and_tokens(system: System) -> None:
     assert json.loads(me.stdout)["name"] == "carol"
     [listed] = json.loads(system.cli("tokens", "list", "-o", "json", GPU_DEV_TOKEN=token).stdout)["items"]
     assert (listed["name"], "token" in listed) == ("laptop", False)
-    assert system.cli("tokens", "revoke", listed["id"], GPU_DEV_TOKEN=token).returncode == 0
+    assert system.cli("tokens", "revoke", listed["id"], "--yes", GPU_DEV_TOKEN=token).returncode == 0
     refused = system.cli("users", "me", GPU_DEV_TOKEN=token)
     assert (refused.returncode, token in refused.stderr) == (6, False)
     assert "try: unset GPU_DEV_TOKEN; gpu-dev login" in refused.stderr
@@ -253,7 +253,7 @@ def test_the_last_rule_of_a_scope_is_removed_by_the_command_that_is_shown(system
     assert system.cli("policy", "set", "user:alice", "max_gpus=4", who="admin").returncode == 0
     none = system.cli("policy", "set", "user:alice", "max_gpus=none", who="admin")
     assert (none.returncode, "try: gpu-dev policy remove user:alice" in none.stderr) == (2, True)
-    assert system.cli("policy", "remove", "user:alice", who="admin").returncode == 0
+    assert system.cli("policy", "remove", "user:alice", "--yes", who="admin").returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_a_title_stands_for_ones_own_booking_and_a_name_for_a_token(system: Syst
     assert (gone.returncode, "try: gpu-dev book list" in gone.stderr) == (3, True)
     assert system.cli("tokens", "create", "--name", "laptop").returncode == 0
     assert system.cli("tokens", "revoke", "laptop", who="admin").returncode == 3
-    assert "revoked" in system.cli("tokens", "revoke", "laptop").stdout
+    assert "revoked" in system.cli("tokens", "revoke", "laptop", "--yes").stdout
 
 
 def test_the_status_shows_what_one_has_and_what_ends_soon(system: System) -> None:

@@ -36,7 +36,9 @@ def test_keys_are_added_imported_and_removed(system: System, tmp_path: Path) -> 
     assert "Key 3 of 3 is not added: DSA keys are not secure" in imported.stderr
     listed = json.loads(system.cli("keys", "list", "-o", "json").stdout)["items"]
     assert {key["name"] for key in listed} == {"ada@laptop", "desk"}
-    removed = system.cli("keys", "remove", "desk", listed[0]["id"] if listed[0]["name"] != "desk" else listed[1]["id"])
+    removed = system.cli(
+        "keys", "remove", "desk", listed[0]["id"] if listed[0]["name"] != "desk" else listed[1]["id"], "--yes"
+    )
     assert (removed.returncode, len(removed.stdout.splitlines())) == (0, 2), removed.stderr
     assert system.cli("keys", "list").stdout.startswith("No SSH keys.")
 

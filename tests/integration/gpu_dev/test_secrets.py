@@ -41,7 +41,7 @@ def test_secrets_are_set_listed_and_deleted(system: System, tmp_path: Path) -> N
     job = json.loads(system.cli("list", "--status", "succeeded", "-o", "json").stdout)["items"][0]["id"]
     again = system.cli("run", "--again", job)
     assert (again.returncode, again.stdout) == (0, ran.stdout), again.stderr
-    deleted = system.cli("secret", "delete", "HF_TOKEN", "deploy-key")
+    deleted = system.cli("secret", "delete", "HF_TOKEN", "deploy-key", "--yes")
     assert deleted.stdout == "HF_TOKEN is deleted\ndeploy-key is deleted\n"
     assert system.cli("secret", "list").stdout.startswith("No secrets.")
     gone = system.cli("submit", "--again", job)
@@ -77,7 +77,7 @@ def test_a_secret_that_was_deleted_before_the_start_fails_the_job_with_its_reaso
     system.cli("secret", "set", "a", stdin=VALUE)
     holds = system.cli("submit", "-g", "4", "-d", "1m", "--", "sleep", "60").stdout.strip()
     job = system.cli("submit", "-g", "1", "-d", "1m", "--secret", "a", "--", "true").stdout.strip()
-    system.cli("secret", "delete", "a")
+    system.cli("secret", "delete", "a", "--yes")
     system.cli("cancel", holds)
 
     def failed() -> bool:

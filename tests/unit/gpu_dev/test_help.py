@@ -98,3 +98,26 @@ def test_values_of_options_say_what_can_be_typed() -> None:
     shown = {one.name: one.display_type_rich(context) for one in command.get_params(context)}
     assert (shown["gpus"], shown["duration"], shown["env"], shown["json_file"]) == ("NUMBER", "TEXT", "K=V", "FILE")
     assert (shown["output"], shown["wait"], shown["command"]) == ("table|wide|json|yaml|name", "", "")
+
+
+_DESTROYING = {"cancel", "delete", "disable", "end", "fence", "remove", "remove-member", "revoke"}
+_UNDONE_BY_A_COMMAND = {
+    "cancel": "It ends the jobs that are named, and nothing else.",
+    "projects remove-member": "`projects add` undoes it.",
+    "slurm remove": "`slurm install` undoes it.",
+}
+
+
+def test_what_destroys_asks_first() -> None:
+    """A command that ends more than it names, or what cannot be made again, has --yes for where nobody can be asked."""
+    commands = {
+        name: {
+            option
+            for parameter in dict(with_paths(of_name(name.split()[0]), name.split()[0]))[name].params
+            for option in parameter.opts
+        }
+        for name in EXAMPLES
+        if name.split()[-1] in _DESTROYING
+    }
+    assert {name for name, options in commands.items() if "--yes" not in options} == set(_UNDONE_BY_A_COMMAND)
+    assert len(commands) > 10

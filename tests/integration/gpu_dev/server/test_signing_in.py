@@ -36,7 +36,7 @@ def revoke_all_of(system: System, user: str) -> None:
     """As if they had expired."""
     for token in json.loads(system.cli("tokens", "list", "-o", "json", who="admin").stdout)["items"]:
         if token["user"] == user:
-            assert system.cli("tokens", "revoke", token["id"], who="admin").returncode == 0
+            assert system.cli("tokens", "revoke", token["id"], "--yes", who="admin").returncode == 0
 
 
 def id_token(world: SignInWorld, folder: Path) -> Path:

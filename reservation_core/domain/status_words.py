@@ -1,0 +1,22 @@
+"""A booking's and a maintenance window's status in words, the same on pages and on the command line."""
+
+_BOOKING_STATUSES = {
+    "waiting": "on the waitlist",
+    "offered": "offered to you",
+    "confirmed": "booked",
+    "active": "now",
+    "ended": "over",
+    "released": "released unused",
+    "expired": "nothing came free",
+}
+_WINDOW_STATUSES = {"confirmed": "planned", "active": "open", "ended": "over"}
+
+
+def booking_status(status: str, *, mine: bool = True) -> str:
+    """A booking's status in words, to its owner or (`mine` false) to others."""
+    return "offered" if status == "offered" and not mine else _BOOKING_STATUSES.get(status, str(status))
+
+
+def window_status(status: str) -> str:
+    """A maintenance window's status in words."""
+    return _WINDOW_STATUSES.get(status, str(status))
