@@ -29,6 +29,7 @@ from reservation_core.contracts import sessions as contracts_sessions
 from reservation_core.contracts import sign_in as contracts_sign_in
 from reservation_core.contracts import simulations as contracts_simulations
 from reservation_core.contracts.job_files import synced as contracts_synced
+from reservation_core.contracts.job_terms import disks as contracts_disks
 
 DESCRIPTION = """\
 One place where people who share GPUs get them. Send a bearer token with every call under `/v1`. Errors are problem
@@ -45,6 +46,8 @@ _BODIES: tuple[type[BaseModel], ...] = (
     contracts_people.UserCreate,
     contracts_people.SecretSet,
     contracts_synced.FolderSend,
+    contracts_disks.DiskCreate,
+    contracts_disks.DiskChange,
     contracts_synced.ResultsKeep,
     contracts_sessions.AppTicketMake,
     contracts_dead_letters.Redrive,

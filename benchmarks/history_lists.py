@@ -137,6 +137,7 @@ def _lists() -> dict[str, list[Values]]:
         "tokens_of_everybody": [{"after": "", "limit": 100}],
         "ssh_keys_of_user": [{"user_id": 2, "after": "", "limit": 100}],
         "user_secrets_of": [{"user_id": 2, "after": "", "limit": 100}],
+        "disks_of": [{"user_id": 2, "deleted": False, "name": "", "id": "", "limit": 100}],
         "ssh_keys_of_everybody": [{"after": "", "limit": 100}],
         "notice_targets_of_user": [{"user_id": 2, "after": "", "limit": 100}],
         "notice_targets_of_everybody": [{"after": "", "limit": 100}],

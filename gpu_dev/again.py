@@ -33,6 +33,8 @@ def asked_again(spec: JobSpec, given: Mapping[str, Any]) -> dict[str, Any]:
         fields["retries"] = to_builtins(spec.retries)
     if spec.sync is not None:
         fields["sync"] = to_builtins(spec.sync)
+    if spec.disks:
+        fields["disks"] = [asdict(disk) for disk in spec.disks]
     if spec.array is not None:
         fields["array"] = to_builtins(spec.array)
     if spec.preemptible:

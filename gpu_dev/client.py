@@ -25,6 +25,7 @@ from reservation_core.domain.model import JobStatus
 
 if TYPE_CHECKING:
     from gpu_dev.calls.booking_calls import BookingCalls
+    from gpu_dev.calls.disk_calls import DiskCalls
     from gpu_dev.calls.event_calls import EventCalls
     from gpu_dev.calls.file_calls import FileCalls
     from gpu_dev.calls.key_calls import KeyCalls
@@ -134,6 +135,13 @@ class GpuDevClient(Calls):
         from gpu_dev.calls.secret_calls import SecretCalls
 
         return SecretCalls(self._exchange)
+
+    @cached_property
+    def disks(self) -> "DiskCalls":
+        """Disks, which outlive jobs."""
+        from gpu_dev.calls.disk_calls import DiskCalls
+
+        return DiskCalls(self._exchange)
 
     @cached_property
     def files(self) -> "FileCalls":

@@ -103,6 +103,7 @@ COMMANDS = {
     "logout": Entry("people.login", "logout_app", "Forget the token of a server.", PEOPLE),
     "keys": Entry("people.keys", "app", "List, add and remove your SSH keys.", PEOPLE),
     "secret": Entry("people.secret", "app", "Set, list and delete secrets that your jobs get.", PEOPLE),
+    "disk": Entry("people.disk", "app", "Create, list, resize, delete and restore disks of your jobs.", PEOPLE),
     "tokens": Entry("people.tokens", "app", "List, create and revoke tokens.", PEOPLE),
     "users": Entry("people.users", "app", "List, add and disable users; `users me` shows your own.", PEOPLE),
     "projects": Entry("operate.policy", "projects_app", "List projects and their members.", PEOPLE),

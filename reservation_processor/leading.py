@@ -31,6 +31,7 @@ from reservation_processor.audit_chaining import keep_chaining
 from reservation_processor.belts import BELT
 from reservation_processor.calendar_keeping import CALENDAR_EVERY_S, SUM_UP_EVERY_S, keep_once, sum_up, waitlist_of
 from reservation_processor.dependants import keep_settling
+from reservation_processor.disks.keeping import keep_disks
 from reservation_processor.ending import end_on_time, repair
 from reservation_processor.following import follow
 from reservation_processor.health import watch_health
@@ -103,6 +104,7 @@ async def _term(runtime: Runtime, settings: ProcessorSettings, epoch: int, ttl: 
             ),
             group.create_task(keep_settling(runtime, settings), name="dependencies"),
             group.create_task(keep_arrays(runtime, settings), name="arrays"),
+            group.create_task(keep_disks(runtime, settings), name="disks"),
             group.create_task(keep_preempting(runtime, settings), name="preemption"),
             group.create_task(_remove_old(runtime, settings), name="retention"),
             group.create_task(keep_sampling(runtime, settings), name="gpu use"),

@@ -23,6 +23,7 @@ _SUBJECTS = {
     "simulations": "Simulations",
     "notifications": "Notifications", "login": "Signing in", "tokens": "Tokens", "users": "Users",
     "keys": "SSH keys", "ssh-certificates": "SSH keys", "secrets": "Secrets", "uploads": "Files for jobs",
+    "disks": "Disks",
     "projects": "Projects", "policy": "Rules", "events": "The audit log", "dead-letters": "Dead letters",
     "pods": "Pods that the server does not know", "schedulability": "Schedulability",
     "gpu-schedulability": "Schedulability", "healthz": "Health", "readyz": "Health", "metrics": "Health",

@@ -15,6 +15,7 @@ _ANSWERS_ONLY = frozenset({"/v1/policy/explain", "/v1/simulations"})
 _BY_SUBJECT = {
     "jobs": frozenset({TokenScope.SUBMIT}),
     "uploads": frozenset({TokenScope.SUBMIT}),
+    "disks": frozenset({TokenScope.SUBMIT}),
     "bookings": frozenset({TokenScope.BOOK}),
     # A key or secret of a person outlives the token that it was added with.
     "keys": PERSONAL,

@@ -26,9 +26,9 @@ from reservation_core.contracts.base import (
 )
 from reservation_core.contracts.job_files.secret_uses import JobSecretOut
 from reservation_core.contracts.job_files.synced import JobSyncOut
+from reservation_core.contracts.job_terms.dependencies import AskedDependency, JobDependencyOut
+from reservation_core.contracts.job_terms.disks import JobDiskOut
 from reservation_core.contracts.jobs import (
-    AskedDependency,
-    JobDependencyOut,
     JobSpec,
     WorkloadSpec,
 )
@@ -139,6 +139,7 @@ def job_spec(view: JobView, caller: Principal) -> JobSpec:
         secrets=[JobSecretOut(name=use.name, env=use.env, path=use.path) for use in row.workload.secrets],
         after=[AskedDependency(job=needed.job, when=needed.when) for needed in view.after],
         retries=None if row.retries is None else JobRetries(max=row.retries.max, on=sorted(row.retries.on)),
+        disks=[JobDiskOut(name=use.name, path=use.path, read_only=use.read_only) for use in row.workload.disks],
         sync=None if (sync := row.workload.sync) is None else JobSyncOut(folder=sync.folder, fetch=list(sync.fetch)),
         array=None if row.array is None else ArrayTermsOut(size=row.array.size, parallel=row.array.parallel),
         preemptible=row.preemption.preemptible,

@@ -3,7 +3,7 @@
 from typing import assert_never
 
 from api_service.services import Services
-from reservation_core.domain.errors import DomainError, NoFilesError, NoImagesError, NoSuchTypeError
+from reservation_core.domain.errors import DomainError, NoDisksError, NoFilesError, NoImagesError, NoSuchTypeError
 from reservation_core.runtime.settings.components import ClusterKind
 
 
@@ -37,6 +37,20 @@ def refuse_files(cluster: ClusterKind, *, has_command: bool, working_dir: str | 
         raise NoFilesError("A session gets no folder: copy files into it with `gpu-dev cp`, or give the job a command.")
     if working_dir is not None:
         raise NoFilesError("A job with files works in their folder. Leave out the working directory.")
+
+
+def refuse_disks(cluster: ClusterKind) -> None:
+    """Return where jobs can have disks. Raises NoDisksError."""
+    match cluster:
+        case ClusterKind.LOCAL:
+            return
+        case ClusterKind.KUBERNETES:
+            raise NoDisksError(
+                "This server runs jobs on Kubernetes, where users can't have disks yet. An administrator can mount a "
+                "volume into all jobs with GPU_DEV_KUBERNETES__POD_DEFAULTS."
+            )
+        case _:
+            assert_never(cluster)
 
 
 async def refusals_of(image: str | None, gpu_type: str | None, services: Services) -> list[DomainError]:

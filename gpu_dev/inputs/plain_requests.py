@@ -80,6 +80,7 @@ def _is_job(said: Said) -> bool:
         "min_runtime",
         "end_signal",
         "resources",
+        "disks",
     }
 
 

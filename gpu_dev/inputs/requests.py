@@ -15,6 +15,7 @@ from gpu_dev.errors import UsageError
 from gpu_dev.inputs.durations import parse_duration
 from gpu_dev.inputs.plain_requests import plain_request
 from gpu_dev.wire.jobs import JobSubmit
+from reservation_core.domain.disks.disk_uses import read_use as read_disk
 from reservation_core.domain.jobs.asked_dependencies import read_dependency
 from reservation_core.domain.jobs.variables import fault_of_variable
 from reservation_core.domain.request_terms import REQUEUES, RetryCause, read_array, read_end_signal
@@ -40,6 +41,8 @@ _OPTIONS = {
     "project": "--project",
     "inactivity": "--inactivity",
     "secrets": "--secret",
+    "disks": "--disk",
+    "size": "--size",
     "after": "--after",
     "retries": "--retries",
     "array": "--array",
@@ -153,6 +156,18 @@ def read_secret_uses(texts: Sequence[str]) -> list[dict[str, str | None]]:
     return uses
 
 
+def read_disks(texts: Sequence[str]) -> list[dict[str, Any]]:
+    """Disks from `NAME`, `NAME:/path`, or one of these with `:ro` after it. Raises UsageError."""
+    uses = [read_disk(text) for text in texts]
+    for text, use in zip(texts, uses, strict=True):
+        if use is None:
+            raise UsageError(
+                f"--disk {text}: write NAME or NAME:/path, and :ro after it to only read."
+                " `gpu-dev disk list` shows your disks."
+            )
+    return [{"name": use.name, "path": use.path, "read_only": use.read_only} for use in uses if use is not None]
+
+
 def read_dependencies(texts: Sequence[str]) -> list[dict[str, str]]:
     """Jobs to wait for from `ok:ID`, `any:ID`, `failed:ID`, `started:ID`, or `ID` for success. Raises UsageError."""
     read = []
@@ -235,6 +250,7 @@ def job_fields(
     cpus: float | None = None,
     memory: str | None = None,
     shm: str | None = None,
+    disks: list[str] | None = None,
 ) -> dict[str, Any]:
     """The fields of a request that the command line sets; the server has defaults for all others."""
     workload = {
@@ -252,6 +268,7 @@ def job_fields(
         "project": project,
         "inactivity": None if inactivity is None else parse_duration(inactivity),
         "secrets": read_secret_uses(secrets) if secrets else None,
+        "disks": read_disks(disks) if disks else None,
         "after": read_dependencies(after) if after else None,
         "retries": _retries(retries, requeue=requeue),
         "array": None if array is None else array_fields(array),

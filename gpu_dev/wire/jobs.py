@@ -24,7 +24,8 @@ from gpu_dev.wire.base import (
 )
 from gpu_dev.wire.job_files.secret_uses import JobSecret, JobSecretOut
 from gpu_dev.wire.job_files.synced import JobSyncAsked, JobSyncOut
-from reservation_core.domain.jobs.asked_dependencies import DependencyState, DependencyWhen
+from gpu_dev.wire.job_terms.dependencies import AskedDependency, JobDependency, JobDependencyOut
+from gpu_dev.wire.job_terms.disks import JobDisk, JobDiskOut
 from reservation_core.domain.model import JobStatus, RequestVerdict
 from reservation_core.domain.request_terms import RequestChange
 
@@ -34,11 +35,6 @@ class Workload(Struct, kw_only=True, forbid_unknown_fields=True):
     command: UnsetType | Annotated[list[Annotated[str, Meta(max_length=32768)]], Meta(max_length=256)] = UNSET
     env: UnsetType | Annotated[dict[str, Annotated[str, Meta(max_length=32768)]], Meta(max_length=256)] = UNSET
     working_dir: UnsetType | Annotated[str, Meta(min_length=1, max_length=4096, pattern=r"^/")] | None = UNSET
-
-
-class JobDependency(Struct, kw_only=True, forbid_unknown_fields=True):
-    job: Annotated[str, Meta(pattern=r"^job-[0-9a-z]{1,32}$")]
-    when: UnsetType | DependencyWhen = UNSET
 
 
 class JobSubmit(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -61,6 +57,7 @@ class JobSubmit(Struct, kw_only=True, forbid_unknown_fields=True):
     min_runtime: UnsetType | timedelta | None = UNSET
     end_signal: UnsetType | EndSignalAsked | None = UNSET
     resources: UnsetType | ResourcesAsked | None = UNSET
+    disks: UnsetType | Annotated[list[JobDisk], Meta(max_length=8)] = UNSET
 
 
 class JobExtend(Struct, kw_only=True):
@@ -72,13 +69,6 @@ class AllocationOut(Struct, kw_only=True):
     gpu_indices: list[int]
     gpu_uuids: list[str | None]
     pod: str
-
-
-class JobDependencyOut(Struct, kw_only=True):
-    job: str
-    when: DependencyWhen
-    status: JobStatus
-    state: DependencyState
 
 
 class EstimatedStart(Struct, kw_only=True):
@@ -176,11 +166,6 @@ class WorkloadSpec(Struct, kw_only=True):
     working_dir: str | None
 
 
-class AskedDependency(Struct, kw_only=True):
-    job: str
-    when: DependencyWhen
-
-
 class JobSpec(Struct, kw_only=True):
     name: str | None
     gpus: int
@@ -194,6 +179,7 @@ class JobSpec(Struct, kw_only=True):
     secrets: list[JobSecretOut] = []
     after: list[AskedDependency] = []
     retries: JobRetries | None = None
+    disks: list[JobDiskOut] = []
     sync: JobSyncOut | None = None
     array: ArrayTermsOut | None = None
     preemptible: bool = False

@@ -7,7 +7,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from gpu_dev.wire.base import BrokenRule, CostOut, ResourcesAsked
 from gpu_dev.wire.bookings import Recurrence
-from gpu_dev.wire.jobs import EstimatedStart, JobDependency, SoonerRequest, Workload
+from gpu_dev.wire.job_terms.dependencies import JobDependency
+from gpu_dev.wire.jobs import EstimatedStart, SoonerRequest, Workload
 from reservation_core.domain.gpu_use.idle_rules import IdleThen
 from reservation_core.domain.model import RequestVerdict
 from reservation_core.domain.policy.limits import QueueOrder, RuleName

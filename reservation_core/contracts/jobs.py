@@ -38,16 +38,13 @@ from reservation_core.contracts.base import (
 )
 from reservation_core.contracts.job_files.secret_uses import JobSecret, JobSecretOut
 from reservation_core.contracts.job_files.synced import JobSyncAsked, JobSyncOut
-from reservation_core.domain.jobs.asked_dependencies import (
-    MOST_DEPENDENCIES,
-    Dependency,
-    DependencyState,
-    DependencyWhen,
-    fault_of_dependencies,
-)
+from reservation_core.contracts.job_terms.dependencies import AskedDependency, JobDependency, JobDependencyOut
+from reservation_core.contracts.job_terms.disks import JobDiskOut, JobDisks
+from reservation_core.domain.disks.disk_uses import fault_of_uses as fault_of_disks
+from reservation_core.domain.jobs.asked_dependencies import MOST_DEPENDENCIES, fault_of_dependencies
 from reservation_core.domain.jobs.variables import fault_of_variable
 from reservation_core.domain.model import JobStatus, RequestVerdict
-from reservation_core.domain.request_terms import RequestChange, array_of, fault_of_preemption
+from reservation_core.domain.request_terms import RequestChange, fault_of_preemption
 from reservation_core.domain.sessions.secret_uses import MOST_IN_JOB, fault_of_uses
 from reservation_core.domain.short_durations import LONGEST_DURATION
 
@@ -78,29 +75,6 @@ class Workload(Wire):
             if (fault := fault_of_variable(name)) is not None:
                 raise ValueError(fault)
         return value
-
-
-class JobDependency(Wire):
-    """A job that a job waits for: until that job has succeeded, ended, failed, or started."""
-
-    job: Annotated[str, Field(strict=True, pattern=r"^job-[0-9a-z]{1,32}$", description="The id of a job of yours.")]
-    when: Annotated[
-        DependencyWhen,
-        Field(
-            description="`ended` is any end, `failed` any end but success. Where it can't happen, the job is cancelled."
-        ),
-    ] = DependencyWhen.SUCCEEDED
-
-    @field_validator("job", mode="before")
-    @classmethod
-    def _check_element(cls, value: object) -> object:
-        if isinstance(value, str) and (named := array_of(value)) is not None:
-            raise ValueError(f"can't wait for one element of an array: wait for all of them, {named[0]}")
-        return value
-
-    @property
-    def asked(self) -> Dependency:
-        return Dependency(self.job, self.when)
 
 
 Inactivity = Annotated[
@@ -199,6 +173,16 @@ class JobSubmit(Wire):
     resources: Annotated[
         ResourcesAsked | None, Field(exclude_if=_is_none, description="CPUs and memory on each node beside GPUs.")
     ] = None
+    disks: JobDisks
+
+    @model_validator(mode="after")
+    def _check_disks(self) -> Self:
+        uses, files = [disk.use for disk in self.disks], [secret.path for secret in self.secrets if secret.path]
+        if uses and (fault := fault_of_disks(uses, files)) is not None:
+            raise ValueError(fault)
+        if self.array is not None and not all(use.read_only for use in uses):
+            raise ValueError("the elements of an array would write to a disk at once: name it with `read_only`")
+        return self
 
     @model_validator(mode="after")
     def _check_secrets(self) -> Self:
@@ -220,18 +204,6 @@ class AllocationOut(Wire):
     gpu_indices: list[int]
     gpu_uuids: list[str | None]
     pod: str
-
-
-class JobDependencyOut(Wire):
-    """A job that a job waits for, with that job's status."""
-
-    job: str
-    when: DependencyWhen
-    status: JobStatus
-    state: Annotated[
-        DependencyState,
-        Field(description="`open`: it may still happen; `met`: it has happened; `impossible`: it never will."),
-    ]
 
 
 class EstimatedStart(Wire):
@@ -360,13 +332,6 @@ class WorkloadSpec(Wire):
     working_dir: str | None
 
 
-class AskedDependency(Wire):
-    """A job that a job was asked to wait for, and how far that job has to be."""
-
-    job: str
-    when: DependencyWhen
-
-
 class JobSpec(Wire):
     """A job's request; `duration` includes extensions. Its owner can send it to `POST /v1/jobs` again."""
 
@@ -382,6 +347,7 @@ class JobSpec(Wire):
     secrets: Annotated[list[JobSecretOut], Field(default_factory=list, exclude_if=not_)]
     after: Annotated[list[AskedDependency], Field(default_factory=list, exclude_if=not_)]
     retries: Annotated[JobRetries | None, Field(exclude_if=_is_none)] = None
+    disks: Annotated[list[JobDiskOut], Field(default_factory=list, exclude_if=not_)]
     sync: Annotated[JobSyncOut | None, Field(exclude_if=_is_none)] = None
     array: Annotated[ArrayTermsOut | None, Field(exclude_if=_is_none)] = None
     preemptible: Annotated[bool, Field(exclude_if=not_)] = False

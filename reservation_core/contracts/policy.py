@@ -33,7 +33,8 @@ from reservation_core.contracts.bookings import (
     Title,
     WallTime,
 )
-from reservation_core.contracts.jobs import EstimatedStart, JobDependency, JobSubmit, SoonerRequest, Workload
+from reservation_core.contracts.job_terms.dependencies import JobDependency
+from reservation_core.contracts.jobs import EstimatedStart, JobSubmit, SoonerRequest, Workload
 from reservation_core.domain.bookings.asked_slots import length_faults, time_faults
 from reservation_core.domain.gpu_use.idle_rules import LEAST as LEAST_IDLE
 from reservation_core.domain.gpu_use.idle_rules import LONGEST as LONGEST_IDLE

@@ -116,6 +116,18 @@ class UnknownSecretError(DomainError, code="no_such_secret"):
     """The secret that a job names does not exist or belongs to another user."""
 
 
+class UnknownDiskError(DomainError, code="no_such_disk"):
+    """The disk that a job names does not exist or belongs to another user."""
+
+
+class DiskInUseError(DomainError, code="disk_in_use"):
+    """A job that has not ended has the disk."""
+
+
+class NoDisksError(DomainError, code="no_disks"):
+    """This server, or a job of this kind, can't have disks."""
+
+
 class UnknownJobError(DomainError, code="no_such_job"):
     """Jobs that a job is to wait for do not exist or belong to another user; `broken_rules` names each field."""
 

@@ -115,7 +115,7 @@ class NodeEventKind(StrEnum):
 
 
 class PeopleEventKind(StrEnum):
-    """Events of users, tokens, sessions, SSH keys, secrets, projects and notification targets."""
+    """Events of users, tokens, sessions, SSH keys, secrets, disks, projects and notification targets."""
 
     USER_CREATED = "user_created"
     USER_DISABLED = "user_disabled"
@@ -133,6 +133,11 @@ class PeopleEventKind(StrEnum):
     SSH_CERTIFICATE_ISSUED = "ssh_certificate_issued"
     SECRET_SET = "secret_set"  # noqa: S105 - no secret
     SECRET_DELETED = "secret_deleted"  # noqa: S105 - no secret
+    DISK_CREATED = "disk_created"
+    DISK_CHANGED = "disk_changed"
+    DISK_DELETED = "disk_deleted"
+    DISK_RESTORED = "disk_restored"
+    DISK_REMOVED = "disk_removed"
     NOTICE_TARGET_CREATED = "notice_target_created"
     NOTICE_TARGET_REMOVED = "notice_target_removed"
     NOTICE_PREFERENCES_CHANGED = "notice_preferences_changed"

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from reservation_core.domain.cards.link_words import Links
+from reservation_core.domain.disks.disk_uses import DiskUse
 from reservation_core.domain.gpu_use.idle_rules import IdleWarning
 from reservation_core.domain.request_terms import (
     NO_PREEMPTION,
@@ -189,6 +190,7 @@ class PodWorkload:
     unread: str | None = None
     secrets: tuple[SecretUse, ...] = ()
     sync: JobSync | None = None
+    disks: tuple[DiskUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,8 +152,9 @@ def written_bytes(size: int | None) -> str | None:
 
 
 def size_words(size: int) -> str:
-    """Bytes for people: `64 GiB`, `1.5 GiB`, `61 MiB`."""
-    unit, name = (2**30, "GiB") if size >= 2**30 else (2**20, "MiB")
+    """Bytes for people: `1.5 TiB`, `64 GiB`, `61 MiB`."""
+    units = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"))
+    unit, name = next((unit for unit in units if size >= unit[0]), units[-1])
     return f"{size / unit:.4g} {name}"
 
 

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.identity.ids import RandomIds
 from reservation_core.adapters.local.cluster import LocalCluster
+from reservation_core.adapters.local.disks.disk_folders import DiskFolders
 from reservation_core.adapters.local.inventory import BadGpusSettingError
 from reservation_core.adapters.local.sessions.pod_streams import LocalPodStreams
 from reservation_core.adapters.postgres.connection.engine import open_engine
@@ -22,6 +23,7 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.request_terms import MILLI, Share
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster
+from reservation_core.ports.disks.disks import DiskStore
 from reservation_core.ports.gpu_use import GpuSampler
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.sessions.pod_streams import PodStreams
@@ -53,6 +55,7 @@ class Runtime:
     ssh: SshCounts = field(default_factory=SshCounts)
     steps: SharedClock | None = None
     gpu_sampler: GpuSampler | None = None
+    disk_store: DiskStore | None = None
 
     def leading(self, epoch: int) -> AbstractAsyncContextManager[None]:
         """Lead in `epoch` during the block, and compensate steps of the database's clock.
@@ -94,6 +97,17 @@ def open_pod_streams(settings: CommonSettings) -> PodStreams:
             from reservation_core.runtime import kubernetes  # noqa: PLC0415 - see _open_kubernetes
 
             return kubernetes.open_pod_streams(settings)
+        case _:
+            assert_never(settings.cluster)
+
+
+def open_disk_store(settings: CommonSettings) -> DiskStore | None:
+    """Where disks of the settings' cluster are kept; None where it has none."""
+    match settings.cluster:
+        case ClusterKind.LOCAL:
+            return DiskFolders(settings.home)
+        case ClusterKind.KUBERNETES:
+            return None
         case _:
             assert_never(settings.cluster)
 
@@ -161,5 +175,6 @@ async def open_runtime(
         client = await open_client(engine)
         uow = UnitOfWorkFactory(engine, client, wakeups, clock, sealing)
         yield Runtime(
-            uow, wakeups, clock, RandomIds(), cluster, pod_streams, loops, steps=clock, gpu_sampler=gpu_sampler
-        )
+            uow, wakeups, clock, RandomIds(), cluster, pod_streams, loops, steps=clock, gpu_sampler=gpu_sampler,
+            disk_store=open_disk_store(settings),
+        )  # fmt: skip

@@ -19,7 +19,7 @@ from api_service.requests import bodies
 from api_service.requests.idempotency import Answer, conflict, key_of, once, replay, request_hash
 from api_service.requests.pagination import PageQuery, decode, encode, moment_of
 from api_service.requests.preconditions import etag, expected_version, version_tag
-from api_service.requests.workloads import refusals_of, refuse_files
+from api_service.requests.workloads import refusals_of, refuse_disks, refuse_files
 from api_service.services import Caller, Served, Services, services_of
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Page, UserName
@@ -28,8 +28,12 @@ from reservation_core.contracts.jobs import Job, JobExtend, JobSubmit, JobVerdic
 from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.errors import (
     CalendarConflictError,
+    DiskInUseError,
     DomainError,
+    LimitExceededError,
+    NoDisksError,
     NoFilesError,
+    UnknownDiskError,
     UnknownFolderError,
     UnknownJobError,
     UnknownSecretError,
@@ -38,6 +42,8 @@ from reservation_core.domain.jobs.dependencies import KnownDependency
 from reservation_core.domain.model import JobStatus, Reservation
 from reservation_core.ports.jobs.reservations import JobFilter, JobView, NewReservation, SharedFilter
 from reservation_core.ports.people.identities import Principal
+from reservation_core.usecases.disks.disks import find_disks
+from reservation_core.usecases.disks.submit_with_disks import submit_with_disks
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.dependencies import known_dependencies, submit_dependent
 from reservation_core.usecases.jobs.extend import extend
@@ -123,7 +129,9 @@ async def submit_job(request: Request) -> Response:
     answer = jobs_and_nodes.encode_accepted(new.reservation, new.after)
     if key is not None:
         new = replace(new, idempotency_key=key, request_hash=hashed, answer=answer)
-    if new.after:
+    if new.reservation.workload.disks:
+        stored = await submit_with_disks(runtime.uow, caller, new, now)
+    elif new.after:
         stored = await submit_dependent(runtime.uow, caller, new, now)
     elif caller.budget_id is None:
         stored = await services.submissions.submit(new)
@@ -299,6 +307,8 @@ async def _prepared(body: JobSubmit, caller: Principal, services: Services, now:
     found = await refusals_of(body.workload.image, body.gpu_type, services)
     if body.secrets:
         found += await _unknown_secrets(body, caller, services)
+    if body.disks:
+        found += await _unusable_disks(body, caller, services)
     if body.sync is not None:
         found += await _unknown_files(body, body.sync, caller, services, now)
     after: tuple[KnownDependency, ...] = ()
@@ -323,6 +333,17 @@ async def _unknown_secrets(body: JobSubmit, caller: Principal, services: Service
             await check_secrets(uow, caller.user_id, [secret.use for secret in body.secrets])
         except UnknownSecretError as error:
             return [error]
+    return []
+
+
+async def _unusable_disks(body: JobSubmit, caller: Principal, services: Services) -> list[DomainError]:
+    try:
+        refuse_disks(services.settings.cluster)
+        async with services.runtime.uow() as uow:
+            uses = [disk.use for disk in body.disks]
+            await find_disks(uow, caller.user_id, uses, runs=bool(body.workload.command))
+    except (NoDisksError, UnknownDiskError, DiskInUseError, LimitExceededError) as error:
+        return [error]
     return []
 
 

@@ -32,6 +32,14 @@ Secret = Annotated[
         "--secret", metavar="NAME", help="A secret of yours as a variable; `NAME=VARIABLE` or `NAME=/path` for a file."
     ),
 ]
+Disk = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--disk",
+        metavar="NAME",
+        help="A disk of yours, below $GPU_DEV_DISKS at /disks/NAME; `NAME:/path` elsewhere, `NAME:ro` to only read.",
+    ),
+]
 After = Annotated[
     list[str] | None,
     typer.Option(

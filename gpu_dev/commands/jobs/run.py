@@ -20,6 +20,7 @@ from gpu_dev.commands.jobs.job_options import (
     Booking,
     Command,
     Cpus,
+    Disk,
     DryRun,
     EndSignal,
     Env,
@@ -84,6 +85,7 @@ def submit(
     name: Name = None,
     env: Env = None,
     secret: Secret = None,
+    disk: Disk = None,
     after: After = None,
     image: Image = None,
     working_dir: WorkingDir = None,
@@ -121,7 +123,7 @@ def submit(
     patience = None if timeout is None else parse_duration(timeout)
     fields = job_fields(
         command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project, inactivity, secret, after,
-        retries, requeue=requeue, array=array, cpus=cpus, memory=memory, shm=shm,
+        retries, requeue=requeue, array=array, cpus=cpus, memory=memory, shm=shm, disks=disk,
     )  # fmt: skip
     files = read_synced(sync, fetch)
     fields |= end_fields(preemptible=preemptible, min_runtime=min_runtime, end_signal=end_signal)
@@ -162,6 +164,7 @@ def run(
     name: Name = None,
     env: Env = None,
     secret: Secret = None,
+    disk: Disk = None,
     after: After = None,
     image: Image = None,
     working_dir: WorkingDir = None,
@@ -204,7 +207,7 @@ def run(
     fields = job_fields(
         command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project,
         secrets=secret, after=after, retries=retries, requeue=requeue,
-        cpus=cpus, memory=memory, shm=shm,
+        cpus=cpus, memory=memory, shm=shm, disks=disk,
     )  # fmt: skip
     files = read_synced(sync, fetch)
     fields |= end_fields(preemptible=preemptible, min_runtime=min_runtime, end_signal=end_signal)

@@ -7,6 +7,7 @@ import typer
 from gpu_dev.commands.jobs.job_options import (
     Booking,
     Cpus,
+    Disk,
     Env,
     For,
     Gpus,
@@ -46,6 +47,7 @@ def dev(
     name: Name = None,
     env: Env = None,
     secret: Secret = None,
+    disk: Disk = None,
     working_dir: WorkingDir = None,
     priority: Priority = None,
     booking: Booking = None,
@@ -73,7 +75,7 @@ def dev(
 
     fields = job_fields(
         None, gpu_type, nodes, name, env, image, working_dir, priority, booking, project, inactivity, secret,
-        cpus=cpus, memory=memory, shm=shm,
+        cpus=cpus, memory=memory, shm=shm, disks=disk,
     )  # fmt: skip
     with client_for(ctx) as client:
         if booking is not None:

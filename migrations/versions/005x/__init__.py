@@ -1,1 +1,1 @@
-"""Preemption, the health of GPUs, and files of jobs."""
+"""Preemption, the health of GPUs, files of jobs, and disks."""

@@ -25,10 +25,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from reservation_core.adapters.local.disks.disk_folders import link_disks
 from reservation_core.adapters.local.machine_times import MachineTimes
 from reservation_core.adapters.local.pod_files import OUTPUT, as_json, tidy, write_atomically
 from reservation_core.adapters.local.processes import MARKER, ProcessId, is_running, kill_orphans, send_signal
 from reservation_core.adapters.local.secret_files import folder_of_files, remove_secrets, write_secrets
+from reservation_core.domain.disks.disk_uses import DISKS_VARIABLE
 from reservation_core.domain.model import (
     PodHolding,
     PodName,
@@ -40,7 +42,7 @@ from reservation_core.domain.model import (
     ReasonCode,
 )
 from reservation_core.domain.sessions.secret_uses import FILES_VARIABLE
-from reservation_core.ports.cluster import PodRefusedError
+from reservation_core.ports.cluster import PodNotNowError, PodRefusedError
 
 _POD_NAME = re.compile(r"[a-z0-9]{1,16}-[a-z0-9]{1,64}(\.[0-9]{1,4})?-[0-9]{1,9}-[0-9]{1,9}")
 _BASE_ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/", "LANG": "C.UTF-8", "USER": "nobody"}
@@ -48,6 +50,7 @@ _TOMBSTONE_AGE = timedelta(days=1)
 _ORPHANS_PATIENCE_S = 5.0
 _REMOVE_PATIENCE_S = 2.0
 _STAGED = timedelta(minutes=1)
+_DISKS = "disks"
 _FILES_PROGRAM = "gpu_dev.sync.inside"
 _LOST = "The pod's supervisor ended without a report, so the rest of the pod was ended. Submit the job again."
 
@@ -87,7 +90,7 @@ class PodDirectories:
     def publish(self, spec: PodSpec) -> bool:
         """Create a pod's directory, unless the pod exists or ever did; return whether it may have to be started.
 
-        Raises PodRefusedError for text that no process can receive.
+        Raises PodRefusedError for text that no process can receive, PodNotNowError while a disk is not made.
         """
         pod = str(spec.name)
         if not is_pod_name(pod):
@@ -97,7 +100,7 @@ class PodDirectories:
         directory = self.pods / pod
         if directory.exists():
             return not (directory / "started").exists()
-        content = _spec_fields(spec, folder_of_files(str(directory)))
+        content = _spec_fields(spec, directory)
         staging = Path(tempfile.mkdtemp(prefix=f"{pod}.", dir=self._staging))
         try:
             _write(staging / "spec", content)
@@ -107,10 +110,14 @@ class PodDirectories:
             _write(staging / "holding", _holding_document(spec))
             if spec.secrets:
                 _write_secrets(staging, spec)
+            link_disks(self.home, staging / _DISKS, spec.workload.disks)
             # Reserves room for the deletion request: a workload that fills the disk must not keep its GPUs.
             _write(staging / "delete.new", b" " * 32)
             (staging / "scratch").mkdir(mode=0o700)
             staging.rename(directory)
+        except PodNotNowError:
+            shutil.rmtree(staging, ignore_errors=True)
+            raise
         except OSError as problem:
             shutil.rmtree(staging, ignore_errors=True)
             if problem.errno not in (errno.ENOTEMPTY, errno.EEXIST):
@@ -316,12 +323,14 @@ def _command_of(workload: PodWorkload) -> tuple[str, ...]:
     return (sys.executable, "-I", "-S", found.origin, *workload.command)
 
 
-def _spec_fields(spec: PodSpec, secret_files: str) -> bytes:
+def _spec_fields(spec: PodSpec, directory: Path) -> bytes:
     """The content of `spec`, without secrets; raises PodRefusedError for NULs, which a process can't receive."""
     base = {name: os.environ.get(name, default) for name, default in _BASE_ENV.items()}
     env = {**base, **dict(spec.env), MARKER: str(spec.name)}
     if any(secret.use.path is not None for secret in spec.secrets):
-        env[FILES_VARIABLE] = secret_files
+        env[FILES_VARIABLE] = folder_of_files(str(directory))
+    if spec.workload.disks:
+        env[DISKS_VARIABLE] = str(directory / _DISKS)
     fields = [str(spec.name), repr(max(0.0, spec.grace.total_seconds())), spec.workload.working_dir or ""]
     command = _command_of(spec.workload)
     fields += [str(len(command)), *command]

@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import Any
 
 from reservation_core.adapters.postgres.sealing import Sealing, UnreadableError
+from reservation_core.domain.disks.disk_uses import DiskUse
 from reservation_core.domain.gpu_use.idle_rules import IdleWarning
 from reservation_core.domain.model import (
     AllocatedGpu,
@@ -140,6 +141,7 @@ def workload_of(stored: dict[str, Any], user_id: int, sealing: Sealing) -> PodWo
         unread=unread,
         secrets=tuple(SecretUse(**use) for use in stored.get("secrets", ())),
         sync=_sync_of(stored.get("sync")),
+        disks=tuple(DiskUse(**use) for use in stored.get("disks", ())),
     )
 
 
@@ -162,6 +164,8 @@ def workload_document(workload: PodWorkload, user_id: int, sealing: Sealing) -> 
         ]
     if workload.sync is not None:
         document["sync"] = {"folder": workload.sync.folder, "fetch": list(workload.sync.fetch)}
+    if workload.disks:
+        document["disks"] = [asdict(use) for use in workload.disks]
     return document
 
 

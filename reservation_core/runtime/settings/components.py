@@ -25,7 +25,7 @@ from reservation_core.runtime.settings.placement import PlacementSettings
 from reservation_core.runtime.settings.retention import RetentionSettings
 from reservation_core.runtime.settings.section import MemorySize, Seconds, WarningTimes, split
 from reservation_core.runtime.settings.ssh import SshSettings
-from reservation_core.runtime.settings.sync import SyncSettings
+from reservation_core.runtime.settings.sync import DiskSettings, SyncSettings
 from reservation_core.runtime.settings.web import WebSettings
 
 
@@ -133,6 +133,7 @@ class CommonSettings(BaseSettings):
     http: HttpSettings = Field(default_factory=HttpSettings)
     retention: RetentionSettings = Field(default_factory=RetentionSettings)
     sync: SyncSettings = Field(default_factory=SyncSettings)
+    disks: DiskSettings = Field(default_factory=DiskSettings)
     log_level: LogLevel = "INFO"
     log_json: bool = True
 

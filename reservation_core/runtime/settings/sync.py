@@ -1,9 +1,11 @@
-"""Settings of the files that users send for their jobs."""
+"""Settings of what users keep on the server: files that they send for their jobs, and disks."""
 
+from datetime import timedelta
 from typing import Annotated
 
 from pydantic import Field
 
+from reservation_core.domain.disks.disk_life import DiskBounds
 from reservation_core.ports.jobs.job_files import FileBounds
 from reservation_core.runtime.settings.section import Section
 
@@ -20,3 +22,18 @@ class SyncSettings(Section):
     @property
     def bounds(self) -> FileBounds:
         return FileBounds(self.folder_bytes, self.user_bytes, self.all_bytes)
+
+
+class DiskSettings(Section):
+    """The bounds of users' disks."""
+
+    user_bytes: _Bytes = 2**40  # all disks of a user, deleted ones that are still kept counted
+    kept_days: Annotated[int, Field(ge=0, le=3650)] = 30  # how long a deleted disk can be restored
+
+    @property
+    def bounds(self) -> DiskBounds:
+        return DiskBounds(self.user_bytes)
+
+    @property
+    def kept(self) -> timedelta:
+        return timedelta(days=self.kept_days)

@@ -38,21 +38,27 @@ async def submit_dependent(
     uow_factory: UnitOfWorkFactory, principal: Principal, new: NewReservation, now: datetime
 ) -> Submitted:
     """Store one job with what it waits for. Raises UnknownJobError, and NotPermittedError by a token's budget."""
-    job = new.reservation
 
     # In a transaction of its own: it waits for those who start or end what the job waits for.
     async def store() -> Submitted:
         async with uow_factory() as uow:
-            ids = [dependency.job for dependency in new.after]
-            _require(ids, await uow.dependencies.keep(ids, visible_user(principal)))
-            [answer] = await uow.reservations.submit([new], now)
-            if answer.is_stored:
-                await uow.dependencies.add(job.id, new.after)
-                await spend(uow, principal, [ask_of(job)], now)
-                uow.wake(Channel.EVENTS)
-        return answer
+            return await store_dependent(uow, principal, new, now)
 
     return await repeat_lost(store)
+
+
+async def store_dependent(uow: UnitOfWork, principal: Principal, new: NewReservation, now: datetime) -> Submitted:
+    """Store one job with what it waits for, if anything, in a transaction. Raises as `submit_dependent`."""
+    ids = [dependency.job for dependency in new.after]
+    if ids:
+        _require(ids, await uow.dependencies.keep(ids, visible_user(principal)))
+    [answer] = await uow.reservations.submit([new], now)
+    if answer.is_stored:
+        if ids:
+            await uow.dependencies.add(new.reservation.id, new.after)
+        await spend(uow, principal, [ask_of(new.reservation)], now)
+        uow.wake(Channel.EVENTS)
+    return answer
 
 
 async def settle_dependants(uow_factory: UnitOfWorkFactory, clock: Clock) -> int:

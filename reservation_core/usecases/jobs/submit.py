@@ -90,6 +90,7 @@ def _workload_of(request: JobSubmit) -> PodWorkload:
         working_dir=request.workload.working_dir,
         secrets=tuple(secret.use for secret in request.secrets),
         sync=None if request.sync is None else request.sync.asked,
+        disks=tuple(disk.use for disk in request.disks),
     )
 
 

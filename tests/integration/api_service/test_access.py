@@ -70,6 +70,12 @@ CALLS: dict[tuple[str, str], Call] = {
     ("GET", "/v1/jobs/{job_id}/results"): Call(404, 404, 404),
     ("GET", "/v1/jobs/{job_id}/results/data"): Call(404, 404, 404),
     ("PUT", "/v1/jobs/{job_id}/results"): Call(404, 404, 404, {"folder": "0" * 64}),
+    ("POST", "/v1/disks"): Call(201, 201, 201, {"name": "more", "size": "1Gi"}),
+    ("GET", "/v1/disks"): Call(200, 200, 200),
+    ("GET", "/v1/disks/{disk}"): Call(200, 404, 404),
+    ("PATCH", "/v1/disks/{disk}"): Call(200, 404, 404, {"size": "2Gi"}),
+    ("DELETE", "/v1/disks/{disk}"): Call(200, 404, 404),
+    ("POST", "/v1/disks/{disk}/restore"): Call(409, 404, 404),
     ("PUT", "/v1/secrets/{secret}"): Call(200, 201, 201, {"value": "v"}),
     ("GET", "/v1/secrets"): Call(200, 200, 200),
     ("DELETE", "/v1/secrets/{secret}"): Call(200, 404, 404),
@@ -196,6 +202,7 @@ async def _alices_things(alice: httpx.AsyncClient) -> dict[str, str]:
     token = (await alice.post("/v1/tokens", json={"name": "spare"})).json()
     line = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode()
     key = (await alice.post("/v1/keys", json={"public_key": line})).json()
+    await alice.post("/v1/disks", json={"name": "data", "size": "1Gi"})
     await alice.put("/v1/secrets/deploy-key", json={"value": "v"})
     hook = {"channel": "webhook", "address": "https://hooks.example.org/alice"}
     target = (await alice.post("/v1/notifications/targets", json=hook)).json()
@@ -206,6 +213,7 @@ async def _alices_things(alice: httpx.AsyncClient) -> dict[str, str]:
         "token_id": token["id"],
         "key_id": key["id"],
         "secret": "deploy-key",
+        "disk": "data",
         "project": "vision",
         "scope": "project:vision",
         "user": "alice",

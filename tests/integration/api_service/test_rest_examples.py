@@ -151,6 +151,14 @@ class Story:
         await self.call(self.alice, "GET /v1/secrets")
         await self.call(self.alice, "DELETE /v1/secrets/{secret}", secret="HF_TOKEN")
 
+    async def disks(self) -> None:
+        await self.call(self.alice, "POST /v1/disks", {"name": "data", "size": "100Mi"})
+        await self.call(self.alice, "GET /v1/disks")
+        await self.call(self.alice, "PATCH /v1/disks/{disk}", {"size": "200Mi"}, disk="data")
+        await self.call(self.alice, "GET /v1/disks/{disk}", disk="data")
+        await self.call(self.alice, "DELETE /v1/disks/{disk}", disk="data")
+        await self.call(self.alice, "POST /v1/disks/{disk}/restore", disk="data")
+
     async def files(self) -> None:
         program = b"print('hello')\n"
         digest = sha256(program)
@@ -385,6 +393,7 @@ async def test_every_call_answers_as_its_example_says(
             story.people,
             story.ssh_keys,
             story.secrets,
+            story.disks,
             story.files,
             story.policy,
             story.jobs,

@@ -28,6 +28,7 @@ from reservation_core.usecases.jobs.submit import prepare, submit
 from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_expiry.expire import run_once as expire_once
 from reservation_processor import ending, health, idling, leading
+from reservation_processor.disks import keeping
 from reservation_processor.process import run
 from tests.pods import end_all_pods
 from tests.postgres_fault_proxy import FaultProxy, Silence, fault_proxy
@@ -38,7 +39,8 @@ SQLSTATES = [
     "57014", "57P01", "57P02", "57P03", "57P05", "58030", "XX000",
 ]  # fmt: skip
 LOOPS = [
-    "arrays", "audit_chain", "calendar", "clock", "dependencies", "ends", "expire", "fair_shares", "gpu_health",
+    "arrays", "audit_chain", "calendar", "clock", "dependencies", "disk_use", "disks", "ends",
+    "expire", "fair_shares", "gpu_health",
     "holdings", "idle", "lease", "notifications", "open_pages", "planner", "pod_operations", "policy", "preemption",
     "promised_cards", "repair", "resync", "secret_keys", "update", "usage_sums", "wake_ups",
 ]  # fmt: skip
@@ -66,6 +68,7 @@ async def whole(
     monkeypatch.setattr(ending, "REPAIR_EVERY_S", OFTEN_S)
     monkeypatch.setattr(health, "EVERY_S", OFTEN_S)
     monkeypatch.setattr(idling, "EVERY_S", OFTEN_S)
+    monkeypatch.setattr(keeping, "MEASURE_EVERY_S", OFTEN_S)
     monkeypatch.setattr(idling, "LONGEST_REST_S", OFTEN_S)
     monkeypatch.setattr(shared_clock, "ASK_EVERY_S", OFTEN_S)
     assert Loop.keep.__kwdefaults__["settled_s"] > SETTLED_S

@@ -1,0 +1,150 @@
+"""Disks of users, which outlive the jobs that have them."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+from pydantic import Field
+from starlette.responses import Response
+
+from api_service.documents import answers, problems, reads
+from api_service.requests import bodies
+from api_service.requests.idempotency import Answer, once
+from api_service.requests.pagination import PageQuery, decode, encode
+from api_service.requests.workloads import refuse_disks
+from api_service.services import Caller, Served, Services
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
+from reservation_core.contracts.base import Page
+from reservation_core.contracts.job_terms.disks import DiskChange, DiskCreate, DiskOut, DiskUseOut
+from reservation_core.domain.disks.disk_life import kept_until
+from reservation_core.ports.disks.disks import DiskRecord
+from reservation_core.usecases.disks import disks
+
+router = APIRouter(prefix="/v1/disks", tags=["disks"])
+
+Name = Annotated[
+    str, Path(pattern="^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", description="A disk's name.", examples=["data"])
+]
+_LIST = "disks"
+
+
+class DisksQuery(PageQuery):
+    """Which disks to list."""
+
+    deleted: Annotated[bool, Field(description="Deleted disks that can still be restored instead.")] = False
+
+
+@router.post(
+    "",
+    status_code=201,
+    response_model=DiskOut,
+    summary="Create a disk",
+    responses=answers(201, "The disk, which is made within seconds.") | problems(400, 409, 413, 415),
+    openapi_extra=reads(DiskCreate),
+)
+async def create_disk(request: Request, services: Served, caller: Caller) -> Response:
+    """Create an empty disk. What jobs write to it outlives them."""
+    body = await bodies.read(request, DiskCreate, limit=services.settings.max_body_bytes)
+    refuse_disks(services.settings.cluster)
+    runtime, bounds = services.runtime, services.settings.disks.bounds
+
+    async def act(uow: UnitOfWork) -> Answer:
+        record = await disks.create_disk(uow, caller, body.name, body.size, bounds, runtime.ids, runtime.clock.now())
+        return _answer(services, record, 201)
+
+    return await once(request, caller, body.model_dump_json().encode(), runtime.uow, act)
+
+
+@router.get("", response_model=Page[DiskOut], summary="List disks", responses=problems(400))
+async def list_disks(services: Served, caller: Caller, query: Annotated[DisksQuery, Query()]) -> Response:
+    """Your disks by name."""
+    key = decode(_LIST, query.cursor, (str, str))
+    async with services.runtime.uow() as uow:
+        found = await uow.disks.page(
+            caller.user_id,
+            deleted=query.deleted,
+            after=("", "") if key is None else (str(key[0]), str(key[1])),
+            limit=query.limit + 1,
+        )
+    records = found[: query.limit]
+    page = Page[DiskOut](
+        items=[_shown(services, record) for record in records],
+        next_cursor=encode(_LIST, (records[-1].name, records[-1].id)) if len(found) > query.limit else None,
+    )
+    return Response(page.model_dump_json(), media_type="application/json")
+
+
+@router.get("/{disk}", response_model=DiskOut, summary="Look at a disk", responses=problems(404))
+async def get_disk(services: Served, caller: Caller, disk: Name) -> Response:
+    """One disk, with the jobs that have it."""
+    async with services.runtime.uow() as uow:
+        record = await uow.disks.named(caller.user_id, disk)
+    if record is None:
+        raise disks.no_such_disk(disk)
+    return _answer(services, record, 200).response()
+
+
+@router.patch(
+    "/{disk}",
+    response_model=DiskOut,
+    summary="Rename or resize a disk",
+    responses=answers(200, "The disk. Its new size is there within seconds.") | problems(400, 404, 409, 413, 415),
+    openapi_extra=reads(DiskChange),
+)
+async def change_disk(request: Request, services: Served, caller: Caller, disk: Name) -> Response:
+    """Give a disk another name or a larger size. Jobs that have it go on."""
+    body = await bodies.read(request, DiskChange, limit=services.settings.max_body_bytes)
+    bounds, now = services.settings.disks.bounds, services.runtime.clock.now()
+
+    async def act(uow: UnitOfWork) -> Answer:
+        return _answer(services, await disks.change_disk(uow, caller, disk, body.name, body.size, bounds, now), 200)
+
+    return await once(request, caller, body.model_dump_json().encode(), services.runtime.uow, act)
+
+
+@router.delete(
+    "/{disk}",
+    response_model=DiskOut,
+    summary="Delete a disk",
+    responses=answers(200, "The disk, which is kept for a while.") | problems(404, 409),
+)
+async def delete_disk(services: Served, caller: Caller, disk: Name) -> Response:
+    """Delete a disk that no job has. Its files are kept until `kept_until`, and then removed."""
+    async with services.runtime.uow() as uow:
+        record = await disks.delete_disk(uow, caller, disk, services.runtime.clock.now())
+    return _answer(services, record, 200).response()
+
+
+@router.post(
+    "/{disk}/restore",
+    response_model=DiskOut,
+    summary="Restore a disk",
+    responses=answers(200, "The disk, with what was on it.") | problems(400, 404, 409),
+    openapi_extra=reads(None),
+)
+async def restore_disk(request: Request, services: Served, caller: Caller, disk: Name) -> Response:
+    """Restore the disk of this name that you deleted last."""
+    now = services.runtime.clock.now()
+
+    async def act(uow: UnitOfWork) -> Answer:
+        return _answer(services, await disks.restore_disk(uow, caller, disk, now), 200)
+
+    return await once(request, caller, b"", services.runtime.uow, act)
+
+
+def _shown(services: Services, record: DiskRecord) -> DiskOut:
+    return DiskOut(
+        name=record.name,
+        state=record.state,
+        size=record.size_bytes,
+        used=record.used_bytes,
+        measured_at=record.measured_at,
+        created_at=record.created_at,
+        deleted_at=record.deleted_at,
+        kept_until=kept_until(record.deleted_at, services.settings.disks.kept),
+        problem=record.problem,
+        jobs=[DiskUseOut(job=use.job, read_only=use.read_only) for use in record.uses],
+    )
+
+
+def _answer(services: Services, record: DiskRecord, status: int) -> Answer:
+    return Answer(status, _shown(services, record).model_dump_json().encode())

@@ -1,0 +1,133 @@
+"""`disk create|list|show|resize|rename|delete|restore`."""
+
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from gpu_dev.display.local_times import local_time
+from gpu_dev.display.output import Column, Format, View, show_list, show_one
+from gpu_dev.errors import UsageError
+from gpu_dev.inputs.requests import make_request
+from gpu_dev.options import Output
+from gpu_dev.session import client_for
+from gpu_dev.terminal import put
+from gpu_dev.wire.job_terms.disks import DiskChange, DiskCreate, DiskOut
+from reservation_core.domain.disks.disk_uses import DISKS_VARIABLE, is_disk_name, usual_path
+from reservation_core.domain.request_terms import size_words
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+_MOST = 10_000
+
+
+def _jobs(disk: DiskOut) -> str:
+    return ", ".join(f"{use.job} (reads)" if use.read_only else use.job for use in disk.jobs)
+
+
+_COLUMNS = (
+    Column[DiskOut]("NAME", lambda disk: disk.name),
+    Column[DiskOut]("STATE", lambda disk: disk.state.value),
+    Column[DiskOut]("SIZE", lambda disk: size_words(disk.size)),
+    Column[DiskOut]("USED", lambda disk: "" if disk.used is None else size_words(disk.used)),
+    Column[DiskOut]("JOBS", _jobs),
+    Column[DiskOut]("CREATED", lambda disk: local_time(disk.created_at)),
+    Column[DiskOut]("KEPT UNTIL", lambda disk: local_time(disk.kept_until)),
+)
+_DISK: View[DiskOut] = View(
+    name=lambda disk: disk.name, columns=_COLUMNS, empty="No disks. Create one: gpu-dev disk create NAME --size 100Gi"
+)
+_DETAILS: View[DiskOut] = View(
+    name=lambda disk: disk.name,
+    columns=(
+        *_COLUMNS,
+        Column[DiskOut]("MEASURED", lambda disk: local_time(disk.measured_at)),
+        Column[DiskOut]("PROBLEM", lambda disk: disk.problem or ""),
+    ),
+)
+
+DiskName = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="Its name: lower-case letters, digits and `-`. `home` is a session's home."),
+]
+Size = Annotated[str, typer.Option("--size", metavar="SIZE", help="How much fits on it, such as 100Gi.")]
+
+
+@app.command()
+def create(ctx: typer.Context, name: DiskName, size: Size) -> None:
+    """Create an empty disk. What jobs write to it outlives them."""
+    request = make_request(DiskCreate, {"name": _checked(name), "size": size})
+    with client_for(ctx) as client:
+        disk = client.disks.create(request)
+    path = f"${DISKS_VARIABLE}{usual_path(disk.name)}"
+    put(f"{disk.name} is created. A job has it at {path}: gpu-dev run --disk {disk.name} …\n")
+
+
+@app.command("list")
+def list_disks(
+    ctx: typer.Context,
+    deleted: Annotated[
+        bool, typer.Option("--deleted", help="Deleted disks that can still be restored instead.")
+    ] = False,
+    output: Output = Format.TABLE,
+) -> None:
+    """List your disks, with the jobs that have them."""
+    with client_for(ctx) as client:
+        put(show_list(list(islice(client.disks.disks(deleted=deleted), _MOST)), _DISK, output))
+
+
+@app.command()
+def show(ctx: typer.Context, name: DiskName, output: Output = Format.TABLE) -> None:
+    """Show a disk: how full it is, and which jobs have it."""
+    with client_for(ctx) as client:
+        put(show_one(client.disks.disk(_checked(name)), _DETAILS, output))
+
+
+@app.command()
+def resize(
+    ctx: typer.Context,
+    name: DiskName,
+    size: Annotated[str, typer.Argument(metavar="SIZE", help="Its new size, such as 200Gi; never less than it has.")],
+) -> None:
+    """Make a disk larger. Jobs that have it go on."""
+    request = make_request(DiskChange, {"size": size}, size="SIZE")
+    with client_for(ctx) as client:
+        disk = client.disks.change(_checked(name), request)
+    put(f"{disk.name} has {size_words(disk.size)}\n")
+
+
+@app.command()
+def rename(
+    ctx: typer.Context, name: DiskName, new: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")]
+) -> None:
+    """Rename a disk. Jobs that have it go on, and keep its path."""
+    request = make_request(DiskChange, {"name": _checked(new)})
+    with client_for(ctx) as client:
+        disk = client.disks.change(_checked(name), request)
+    put(f"{name} is now {disk.name}\n")
+
+
+@app.command()
+def delete(
+    ctx: typer.Context, names: Annotated[list[str], typer.Argument(metavar="NAME", help="Names of your disks.")]
+) -> None:
+    """Delete disks that no job has. They can be restored for a while, by default 30 days."""
+    with client_for(ctx) as client:
+        for name in names:
+            disk = client.disks.delete(_checked(name))
+            put(f"{disk.name} is deleted. Until {local_time(disk.kept_until)}: gpu-dev disk restore {disk.name}\n")
+
+
+@app.command()
+def restore(ctx: typer.Context, name: DiskName) -> None:
+    """Restore the disk of this name that you deleted last, with what was on it."""
+    with client_for(ctx) as client:
+        put(f"{client.disks.restore(_checked(name)).name} is restored\n")
+
+
+def _checked(name: str) -> str:
+    if not is_disk_name(name):
+        raise UsageError(
+            f"{name!r} can't be a disk's name. Use 1 to 63 lower-case letters, digits and `-`; begin and end with a"
+            " letter or digit."
+        )
+    return name

@@ -1,0 +1,1 @@
+"""What jobs ask for beside GPUs."""

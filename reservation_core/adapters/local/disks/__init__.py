@@ -1,0 +1,1 @@
+"""Disks of the local cluster."""

@@ -1,0 +1,114 @@
+"""Disks of users in PostgreSQL."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Row
+
+from reservation_core.adapters.postgres.statement_runner import StatementRunner
+from reservation_core.domain.disks.disk_life import state_of
+from reservation_core.domain.disks.disk_uses import DiskUse
+from reservation_core.ports.disks.disks import DiskInUse, DiskRecord
+
+
+class Disks(StatementRunner):
+    """Disks, and which jobs have them. Changes of one user's disks follow each other: see `totals`."""
+
+    async def totals(self, user_id: int, but: str = "") -> tuple[int, int]:
+        """How many disks a user has, and of how many bytes together, without the disk `but`; locks the user."""
+        await self._run("lock_user_of_disks", user_id=user_id)
+        row = (await self._run("disk_totals_of", user_id=user_id, but=but)).one()
+        return row.disks, row.bytes
+
+    async def add(self, disk_id: str, user_id: int, name: str, size_bytes: int, now: datetime) -> DiskRecord | None:
+        """Store a disk that is to be made; None where the user has one of that name."""
+        return await self._first(
+            _record, "add_disk", id=disk_id, user_id=user_id, name=name, size_bytes=size_bytes, now=now
+        )
+
+    async def page(self, user_id: int, *, deleted: bool, after: tuple[str, str], limit: int) -> list[DiskRecord]:
+        """A user's disks after a name and an id, in this order."""
+        name, disk_id = after
+        rows = await self._run("disks_of", user_id=user_id, deleted=deleted, name=name, id=disk_id, limit=limit)
+        return [_record(row) for row in rows]
+
+    async def named(self, user_id: int, name: str, *, deleted: bool = False) -> DiskRecord | None:
+        """A user's disk, or with `deleted` the last deleted one of that name."""
+        return await self._first(_record, "disk_named", user_id=user_id, name=name, deleted=deleted)
+
+    async def lock(self, user_id: int, names: Collection[str]) -> None:
+        """Lock a user's disks of these names, also deleted ones, until the transaction ends."""
+        await self._run("lock_disks_named", user_id=user_id, names=list(names))
+
+    async def all_named(self, user_id: int, names: Collection[str]) -> dict[str, DiskRecord]:
+        """Those of the names that are disks of the user."""
+        rows = await self._run("disks_named", user_id=user_id, names=list(names))
+        return {row.name: _record(row) for row in rows}
+
+    async def change(self, disk_id: str, name: str, size_bytes: int, deleted_at: datetime | None) -> None:
+        """Change a disk that is locked. A disk that a job has can't be deleted: the database refuses that."""
+        await self._run("end_uses_of_disks", ids=[disk_id])
+        await self._run("change_disk", id=disk_id, name=name, size_bytes=size_bytes, deleted_at=deleted_at)
+
+    async def use(self, reservation_id: str, uses: Sequence[DiskUse]) -> None:
+        """Let a job have disks, which are locked, until it ends."""
+        ids = [use.disk_id for use in uses]
+        await self._run("end_uses_of_disks", ids=ids)
+        read_onlys = [use.read_only for use in uses]
+        await self._run("add_disk_uses", reservation_id=reservation_id, ids=ids, read_onlys=read_onlys)
+
+    async def end_uses(self, limit: int) -> int:
+        """Take the disks from jobs that have ended; returns how many disks these were."""
+        return (await self._run("end_disk_uses", limit=limit)).rowcount
+
+    async def to_settle(self, deleted_before: datetime, limit: int) -> list[DiskRecord]:
+        """Disks for which the cluster has something to do, and those that were deleted before a time."""
+        rows = await self._run("disks_to_settle", deleted_before=deleted_before, limit=limit)
+        return [_record(row) for row in rows]
+
+    async def begin_removal(self, disk_id: str, deleted_before: datetime) -> bool:
+        """Let nobody restore a disk that was deleted before a time; false where somebody has restored it."""
+        found = await self._run("begin_disk_removal", id=disk_id, deleted_before=deleted_before)
+        return found.one_or_none() is not None
+
+    async def note_made(self, disk_id: str, size_bytes: int) -> None:
+        """Note that the cluster has given a disk this size."""
+        await self._run("note_disk_made", id=disk_id, size_bytes=size_bytes)
+
+    async def note_problem(self, disk_id: str, problem: str) -> None:
+        """Note why the cluster could not make a disk."""
+        await self._run("note_disk_problem", id=disk_id, problem=problem)
+
+    async def remove(self, disk_id: str) -> bool:
+        """Remove the row of a disk that the cluster has removed; false where there is none."""
+        return (await self._run("remove_disk", id=disk_id)).one_or_none() is not None
+
+    async def to_measure(self, measured_before: datetime, limit: int) -> list[str]:
+        """Disks on which there may be more or less than when they were measured."""
+        rows = await self._run("disks_to_measure", measured_before=measured_before, limit=limit)
+        return [row.id for row in rows]
+
+    async def note_use(self, disk_id: str, used_bytes: int | None, now: datetime) -> None:
+        """Note how much is on a disk."""
+        await self._run("note_disk_use", id=disk_id, used_bytes=used_bytes, now=now)
+
+    async def known(self, ids: Collection[str]) -> set[str]:
+        """Those of the ids that are disks."""
+        return {row.id for row in await self._run("disks_known", ids=list(ids))}
+
+
+def _record(row: Row[Any]) -> DiskRecord:
+    return DiskRecord(
+        id=row.id,
+        user_id=row.user_id,
+        name=row.name,
+        size_bytes=row.size_bytes,
+        state=state_of(row.size_bytes, row.made_bytes, row.deleted_at, is_removing=row.removing),
+        created_at=row.created_at,
+        deleted_at=row.deleted_at,
+        used_bytes=row.used_bytes,
+        measured_at=row.measured_at,
+        problem=row.problem,
+        uses=tuple(DiskInUse(job, read_only) for job, read_only in row.uses),
+    )

@@ -1,0 +1,1 @@
+"""What a job asks for beside GPUs and what it runs."""

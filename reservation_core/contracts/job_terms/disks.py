@@ -1,0 +1,92 @@
+"""Disks of users, and those that a job has."""
+
+from operator import not_
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from reservation_core.contracts.base import Bytes, Time, Wire, with_example
+from reservation_core.domain.disks.disk_life import DiskState
+from reservation_core.domain.disks.disk_uses import MOST_IN_JOB, DiskUse, usual_path
+
+DiskName = Annotated[str, Field(strict=True, pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+
+
+class JobDisk(Wire):
+    """A disk that a job has at `path`. Without a path it is at /disks/NAME, a disk named `home` at /home/dev."""
+
+    name: DiskName
+    path: Annotated[str, Field(strict=True, min_length=2, max_length=1024, pattern=r"^/")] | None = None
+    read_only: Annotated[bool, Field(strict=True, description="Other jobs may write to the disk meanwhile.")] = False
+
+    @property
+    def use(self) -> DiskUse:
+        return DiskUse(self.name, self.path or usual_path(self.name), self.read_only)
+
+
+class JobDiskOut(Wire):
+    """A disk that a job has at `path`."""
+
+    name: str
+    path: str
+    read_only: bool
+
+
+JobDisks = Annotated[
+    list[JobDisk],
+    Field(
+        max_length=MOST_IN_JOB,
+        default_factory=list,
+        exclude_if=not_,  # a request without them is that of servers which knew none, and its hash, too
+        description="Your disks that the job has from now to its end. One job at a time can write to a disk.",
+    ),
+]
+
+
+class DiskCreate(Wire):
+    """A request for a disk."""
+
+    model_config = with_example(name="data", size="100Gi")
+
+    name: DiskName
+    size: Annotated[Bytes, Field(description="Bytes, or text such as `100Gi`.")]
+
+
+class DiskChange(Wire):
+    """What changes of a disk."""
+
+    model_config = with_example(size="200Gi")
+
+    name: DiskName | None = None
+    size: Annotated[Bytes, Field(description="Bytes, or text such as `200Gi`; never less than it has.")] | None = None
+
+    @model_validator(mode="after")
+    def _check_change(self) -> Self:
+        if self.name is None and self.size is None:
+            raise ValueError("name `name` or `size`: nothing would change")
+        return self
+
+
+class DiskUseOut(Wire):
+    """A job that has a disk until it ends."""
+
+    job: str
+    read_only: bool
+
+
+class DiskOut(Wire):
+    """A disk. Sizes are in bytes; `used` was on it at `measured_at`. `problem` says why it could not be made yet.
+
+    A deleted disk can be restored until `kept_until`.
+    """
+
+    name: str
+    state: DiskState
+    size: int
+    used: int | None
+    measured_at: Time | None
+    created_at: Time
+    deleted_at: Time | None
+    kept_until: Time | None
+    problem: str | None
+    jobs: list[DiskUseOut]

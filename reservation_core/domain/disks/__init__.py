@@ -1,0 +1,1 @@
+"""Disks: what jobs of a user keep."""

@@ -1,0 +1,1 @@
+"""Disks: their records, and where they are kept."""

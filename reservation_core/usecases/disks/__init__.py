@@ -1,0 +1,1 @@
+"""Disks of users: made, used by jobs, kept after their deletion, removed."""

@@ -1,0 +1,1 @@
+"""Disks of users, as the leader keeps them."""

@@ -1,0 +1,89 @@
+"""Disks of users, which outlive jobs, by the command line on the local cluster."""
+
+import json
+from typing import Any
+
+from tests.integration.gpu_dev.conftest import System
+from tests.waiting import eventually_sync
+
+RUN = ("run", "-g1", "-d2m")
+
+
+def disk_of(system: System, name: str = "data", **more: str) -> dict[str, Any]:
+    shown: dict[str, Any] = json.loads(system.cli("disk", "show", name, "-o", "json", **more).stdout)
+    return shown
+
+
+def made(system: System, name: str = "data", size: str = "1Gi") -> None:
+    created = system.cli("disk", "create", name, "--size", size)
+    assert created.returncode == 0, created.stderr
+    eventually_sync(lambda: disk_of(system, name)["state"] == "ready")
+
+
+def test_what_a_job_writes_is_there_for_the_next_one(system: System) -> None:
+    made(system)
+    first = system.cli(*RUN, "--disk", "data", "--", "sh", "-c", "echo 42 > $GPU_DEV_DISKS/disks/data/answer")
+    assert first.returncode == 0, first.stderr
+    second = system.cli(*RUN, "--disk", "data:/in:ro", "--", "sh", "-c", "cat $GPU_DEV_DISKS/in/answer")
+    assert (second.returncode, second.stdout) == (0, "42\n"), second.stderr
+    eventually_sync(lambda: disk_of(system)["used"] == 4096)
+
+
+def test_one_job_writes_at_a_time_and_others_may_read(system: System) -> None:
+    made(system)
+    first = system.cli("submit", "-g1", "-d5m", "--disk", "data", "--", "sleep", "300").stdout.strip()
+    refused = system.cli("submit", "-g1", "-d5m", "--disk", "data", "--", "true")
+    assert refused.returncode != 0
+    assert f"The job {first} has the disk data until it ends" in refused.stderr
+    reading = system.cli(*RUN, "--disk", "data:ro", "--", "ls", "-a")
+    assert reading.returncode == 0, reading.stderr
+    assert f"The job {first} has the disk data" in system.cli("disk", "delete", "data").stderr
+    assert [use["job"] for use in disk_of(system)["jobs"]] == [first]
+    system.cli("cancel", first)
+    eventually_sync(lambda: disk_of(system)["jobs"] == [])
+    again = system.cli(*RUN, "--disk", "data", "--", "true")
+    assert again.returncode == 0, again.stderr
+
+
+def test_a_deleted_disk_can_be_restored(system: System) -> None:
+    made(system)
+    system.cli(*RUN, "--disk", "data", "--", "sh", "-c", "echo 42 > $GPU_DEV_DISKS/disks/data/answer")
+    deleted = system.cli("disk", "delete", "data")
+    assert deleted.returncode == 0, deleted.stderr
+    assert system.cli("disk", "list").stdout.startswith("No disks.")
+    assert "You have no disk data" in system.cli(*RUN, "--disk", "data", "--", "true").stderr
+    assert "data" in system.cli("disk", "list", "--deleted").stdout
+    restored = system.cli("disk", "restore", "data")
+    assert (restored.returncode, restored.stdout) == (0, "data is restored\n"), restored.stderr
+    read = system.cli(*RUN, "--disk", "data", "--", "sh", "-c", "cat $GPU_DEV_DISKS/disks/data/answer")
+    assert read.stdout == "42\n", read.stderr
+
+
+def test_a_disk_gets_another_name_and_more_room(system: System) -> None:
+    made(system)
+    assert system.cli("disk", "rename", "data", "more").stdout == "data is now more\n"
+    assert system.cli("disk", "resize", "more", "2Gi").stdout == "more has 2 GiB\n"
+    eventually_sync(lambda: disk_of(system, "more")["state"] == "ready")
+    smaller = system.cli("disk", "resize", "more", "1Gi")
+    assert "disks can't be made smaller" in smaller.stderr
+
+
+def test_disks_are_their_owners(system: System) -> None:
+    made(system)
+    assert "You have no disk data" in system.cli(*RUN, "--disk", "data", "--", "true", who="bob").stderr
+    assert "You have no disk data" in system.cli("disk", "show", "data", who="bob").stderr
+    assert system.cli("disk", "list", who="bob").stdout.startswith("No disks.")
+
+
+def test_bad_names_sizes_and_places_are_refused(system: System) -> None:
+    assert "can't be a disk's name" in system.cli("disk", "create", "Data", "--size", "1Gi").stderr
+    assert "--size must be" in system.cli("disk", "create", "data", "--size", "much").stderr
+    assert "at most 1 TiB" in system.cli("disk", "create", "data", "--size", "900Ti").stderr
+    assert "You have no disk data" in system.cli(*RUN, "--disk", "data", "--", "true").stderr
+    made(system)
+    assert "You have a disk data already" in system.cli("disk", "create", "data", "--size", "1Gi").stderr
+    for wrong in ("data:relative", "data:/a:/b", "data:/proc/x"):
+        refused = system.cli(*RUN, "--disk", wrong, "--", "true")
+        assert refused.returncode == 2, refused.stderr
+    elements = system.cli("submit", "-g1", "-d1m", "--array", "0-9", "--disk", "data", "--", "true")
+    assert "would write to a disk at once" in elements.stderr

@@ -1,0 +1,221 @@
+"""Disks through kills of the leader at any moment: none is lost, and none is left that no row knows."""
+
+import random
+from collections.abc import Collection, Iterator
+from datetime import timedelta
+
+import pytest
+from sqlalchemy.exc import IntegrityError
+
+from reservation_core.adapters.identity.ids import RandomIds
+from reservation_core.domain.disks.disk_life import DiskBounds, DiskState
+from reservation_core.domain.disks.disk_uses import DiskUse
+from reservation_core.domain.errors import DiskInUseError, DomainError
+from reservation_core.domain.model import JobStatus
+from reservation_core.ports.disks.disks import DiskRecord, DiskRefusedError
+from reservation_core.usecases.disks.disks import change_disk, create_disk, delete_disk, restore_disk
+from reservation_core.usecases.disks.settle_disks import DiskRules, measure_disks, settle_disks
+from reservation_core.usecases.disks.submit_with_disks import submit_with_disks
+from tests.integration.reservation_core.usecases.world import World
+from tests.sql import sql
+
+GIB = 2**30
+KEPT = timedelta(days=30)
+RULES = DiskRules(KEPT)
+BOUNDS = DiskBounds(100 * GIB)
+
+
+class KilledError(Exception):
+    """The leader was killed here."""
+
+
+class Store:
+    """Disks by id with their sizes. `kill` says when the next call is cut off: before or after it is done."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[str, int] = {}
+        self.full = False
+        self.kill: Iterator[str] = iter(())
+
+    async def make(self, disk_id: str, size_bytes: int) -> None:
+        """Make a disk, or resize it."""
+        cut = next(self.kill, "")
+        self._end(cut == "before")
+        if self.full:
+            raise DiskRefusedError("no room")
+        self.sizes[disk_id] = size_bytes
+        self._end(cut == "after")
+
+    async def remove(self, disk_id: str) -> None:
+        """Remove a disk."""
+        cut = next(self.kill, "")
+        self._end(cut == "before")
+        self.sizes.pop(disk_id, None)
+        self._end(cut == "after")
+
+    async def used_bytes(self, disk_id: str) -> int | None:
+        """All disks are half full."""
+        return self.sizes[disk_id] // 2
+
+    async def unknown(self, known: Collection[str]) -> list[str]:
+        """Disks that are none of these."""
+        return sorted(self.sizes.keys() - set(known))
+
+    def _end(self, killed: bool) -> None:
+        if killed:
+            raise KilledError
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+async def created(world: World, name: str = "data", size: int = GIB) -> DiskRecord:
+    async with world.uow() as uow:
+        return await create_disk(uow, world.who, name, size, BOUNDS, RandomIds(), world.clock.now())
+
+
+async def deleted(world: World, name: str = "data") -> DiskRecord:
+    async with world.uow() as uow:
+        return await delete_disk(uow, world.who, name, world.clock.now())
+
+
+async def settled(world: World, store: Store) -> int:
+    return await settle_disks(world.uow, store, world.clock, RULES)
+
+
+async def shown(world: World, name: str = "data") -> DiskRecord:
+    async with world.uow() as uow:
+        record = await uow.disks.named(world.who.user_id, name)
+    assert record is not None
+    return record
+
+
+async def with_disk(world: World, *uses: DiskUse) -> str:
+    new = world.new(disks=[{"name": use.name, "path": use.path, "read_only": use.read_only} for use in uses])
+    await submit_with_disks(world.uow, world.who, new, world.clock.now())
+    return new.reservation.id
+
+
+async def ended(world: World, job: str) -> None:
+    async with world.uow() as uow:
+        await sql(uow, "UPDATE reservations SET status = 'succeeded', finished_at = now() WHERE id = :id", id=job)
+
+
+async def test_a_disk_is_made_kept_after_its_deletion_and_then_removed(world: World, store: Store) -> None:
+    disk = await created(world)
+    assert (disk.state, await settled(world, store), store.sizes) == (DiskState.CREATING, 1, {disk.id: GIB})
+    assert (await shown(world)).state is DiskState.READY
+    await deleted(world)
+    world.clock.go_on(KEPT - timedelta(seconds=1))
+    assert (await settled(world, store), list(store.sizes)) == (0, [disk.id])
+    async with world.uow() as uow:
+        await restore_disk(uow, world.who, "data", world.clock.now())
+    await deleted(world)
+    world.clock.go_on(KEPT)
+    assert (await settled(world, store), store.sizes) == (1, {})
+    async with world.uow() as uow:
+        assert await uow.disks.known([disk.id]) == set()
+    assert await settled(world, store) == 0
+
+
+async def test_what_can_not_be_made_says_why_and_is_tried_again(world: World, store: Store) -> None:
+    await created(world)
+    store.full = True
+    assert await settled(world, store) == 0
+    assert ((await shown(world)).problem, (await shown(world)).state) == ("no room", DiskState.CREATING)
+    store.full = False
+    await settled(world, store)
+    assert ((await shown(world)).problem, (await shown(world)).state) == (None, DiskState.READY)
+
+
+async def test_a_larger_size_comes_to_the_store(world: World, store: Store) -> None:
+    disk = await created(world)
+    await settled(world, store)
+    async with world.uow() as uow:
+        changed = await change_disk(uow, world.who, "data", None, 2 * GIB, BOUNDS, world.clock.now())
+    assert (changed.state, await settled(world, store), store.sizes) == (DiskState.RESIZING, 1, {disk.id: 2 * GIB})
+
+
+async def test_disks_are_measured_after_their_jobs(world: World, store: Store) -> None:
+    await created(world)
+    await settled(world, store)
+    await measure_disks(world.uow, store, world.clock, RULES)
+    first = (await shown(world)).measured_at
+    job = await with_disk(world, DiskUse("data", "/data"))
+    world.clock.go_on(timedelta(seconds=30))
+    await measure_disks(world.uow, store, world.clock, RULES)
+    assert ((await shown(world)).measured_at, (await shown(world)).used_bytes) == (first, GIB // 2)
+    await ended(world, job)
+    await settled(world, store)
+    await measure_disks(world.uow, store, world.clock, RULES)
+    assert (await shown(world)).measured_at == world.clock.now()
+
+
+async def test_the_database_keeps_one_writer_and_disks_of_open_jobs(world: World, store: Store) -> None:
+    disk = await created(world)
+    await with_disk(world, DiskUse("data", "/data"))
+    reader = await with_disk(world, DiskUse("data", "/data", read_only=True))
+    with pytest.raises(DiskInUseError):
+        await with_disk(world, DiskUse("data", "/data"))
+    for statement, constraint in (
+        ("UPDATE disk_uses SET read_only = false", "disk_uses_one_writer"),
+        ("UPDATE disks SET deleted_at = now()", "disk_uses_of_live"),
+        ("DELETE FROM disks", "disk_uses_of_live"),
+        ("DELETE FROM disk_uses", "still has the disk"),
+    ):
+        with pytest.raises(IntegrityError, match=constraint):
+            async with world.uow() as uow:
+                await sql(uow, statement)
+    await ended(world, reader)
+    async with world.uow() as uow:
+        await uow.disks.end_uses(10)
+    assert [use.read_only for use in (await shown(world)).uses] == [False]
+    assert disk.id == (await shown(world)).id
+
+
+async def test_histories_with_kills_leave_no_orphan_and_lose_nothing(world: World, store: Store) -> None:
+    """At the end the store has what the rows say, whatever was killed, in whatever order things were asked."""
+    for seed in range(12):
+        chance = random.Random(seed)
+        jobs: list[str] = []
+        for _ in range(25):
+            store.kill = iter([chance.choice(["", "before", "after"]) for _ in range(3)])
+            name = chance.choice("abc")
+            try:
+                match chance.randrange(6):
+                    case 0:
+                        await created(world, name, GIB * chance.randint(1, 4))
+                    case 1:
+                        await deleted(world, name)
+                    case 2:
+                        async with world.uow() as uow:
+                            await restore_disk(uow, world.who, name, world.clock.now())
+                    case 3:
+                        jobs.append(await with_disk(world, DiskUse(name, "/x", read_only=chance.random() < 0.5)))
+                    case 4 if jobs:
+                        await ended(world, jobs.pop(chance.randrange(len(jobs))))
+                    case _:
+                        world.clock.go_on(timedelta(days=chance.randint(0, 20)))
+                        await settled(world, store)
+            except (DomainError, KilledError):
+                pass
+        for job in jobs:
+            await ended(world, job)
+        store.kill = iter(())
+        while await settled(world, store):
+            pass
+        async with world.uow() as uow:
+            rows = (await sql(uow, "SELECT id, size_bytes FROM disks WHERE made_bytes IS NOT NULL")).all()
+            assert await uow.disks.known(list(store.sizes)) == store.sizes.keys()
+            assert {row.id for row in rows} <= store.sizes.keys(), seed
+            live = await sql(uow, "SELECT id, size_bytes FROM disks WHERE deleted_at IS NULL")
+            assert all(store.sizes[row.id] == row.size_bytes for row in live), seed
+            assert (await sql(uow, "SELECT count(*) FROM disk_uses")).scalar_one() == 0, seed
+
+
+def test_the_statuses_of_the_migration_are_the_final_ones() -> None:
+    assert {status.value for status in JobStatus} - {"queued", "starting", "running", "ending"} == {
+        "succeeded", "failed", "cancelled", "expired",
+    }  # fmt: skip
