@@ -130,7 +130,12 @@ class SignalDue:
 
 @dataclass(frozen=True, slots=True)
 class GpusNeeded:
-    """Others need the GPUs of a preemptible job, or its time since it was asked for them is over."""
+    """Others need the GPUs of a preemptible job, or its time since it was asked for them is over.
+
+    `at`: from when on a booking has them that is made now.
+    """
+
+    at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from reservation_core.domain.policy.rules import (
     not_in_project,
 )
 
+NO_FREE_GPUS = "no_free_gpus"
 _MINUTE = timedelta(minutes=1)
 
 
@@ -196,7 +197,7 @@ def no_free_gpus(wanted: Wanted) -> RuleBreach:
     where = f" on {wanted.node}" if wanted.node else f" on each of {wanted.nodes} nodes" if wanted.nodes > 1 else ""
     advice = "Choose another time or fewer GPUs, or join the waitlist."
     detail = f"{size}{where} {'is' if wanted.gpus == 1 else 'are'} not free for that whole time. {advice}"
-    return RuleBreach("no_free_gpus", detail)
+    return RuleBreach(NO_FREE_GPUS, detail)
 
 
 def slots_near(

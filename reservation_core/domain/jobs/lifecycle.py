@@ -124,7 +124,7 @@ def transition(reservation: Reservation, event: Event, now: datetime) -> Decisio
         case SignalDue():
             return end_signal_due(reservation, now)
         case GpusNeeded():
-            return gpus_needed(reservation, now)
+            return gpus_needed(reservation, now, event.at)
         case CancelRequested():
             return _cancel(reservation, event, now)
         case ExtendRequested():

@@ -9,11 +9,21 @@ asked has ended.
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from reservation_core.domain.changes import Decision, DeletePods, PodsFinished, Record, SignalPods
+from reservation_core.domain.changes import (
+    Decision,
+    DeletePods,
+    PodsFinished,
+    Record,
+    SetRangeEnd,
+    SignalPods,
+    WakePlanner,
+)
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.model import JobStatus, Reason, ReasonCode, Reservation
 from reservation_core.domain.short_durations import written
 
+LONGEST_LEAD_AT_ONCE = timedelta(minutes=1)
+"""A job whose signal comes earlier before its end makes no room for a booking that begins now."""
 RENEWED_EVERY = timedelta(seconds=20)
 """A range is renewed by so much. Others are promised the GPUs of a preemptible job at most twice that later."""
 
@@ -34,8 +44,18 @@ def end_signal_due(reservation: Reservation, now: datetime) -> Decision:
     return after, (SignalPods(), Record(JobEventKind.END_SIGNALLED, data=data))
 
 
-def gpus_needed(reservation: Reservation, now: datetime) -> Decision:
-    """Ask a preemptible job for its GPUs, or end it when its time since is over; never before its `min_runtime`."""
+def gpus_needed(reservation: Reservation, now: datetime, booked_at: datetime | None) -> Decision:
+    """Ask a preemptible job for its GPUs, or end it when its time since is over; never before its `min_runtime`.
+
+    `booked_at`: the ledger has them for a booking from then on, even if a pod still runs, which the booking waits for.
+    """
+    after, effects = _asked(reservation, now)
+    if after is reservation or booked_at is None or reservation.range_end is None or reservation.range_end <= booked_at:
+        return after, effects
+    return replace(after, range_end=booked_at), (SetRangeEnd(booked_at), WakePlanner(), *effects)
+
+
+def _asked(reservation: Reservation, now: datetime) -> Decision:
     terms, started_at = reservation.preemption, reservation.started_at
     if reservation.status is not JobStatus.RUNNING or not terms.preemptible or started_at is None:
         return reservation, ()

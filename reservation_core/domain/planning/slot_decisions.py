@@ -46,6 +46,8 @@ def plan_slots(
 ) -> SlotPlan:
     """Slots for those of the first `promises` in the queue without one, and earlier ones for jobs with one.
 
+    While preemptible jobs have GPUs, the first of the queue gets a slot even without promises.
+
     The decision is applied to the picture at once. Looks at `limit` jobs at most, and at no more when `enough`, asked
     after each, says so. Nothing while a job could still be started: those go first.
     """
@@ -56,6 +58,8 @@ def plan_slots(
     for profile in pools.profiles.values():
         profile.refresh()
     search = _SlotSearch(picture, at)
+    if picture.ledger.preemptible:  # they make room for those alone that have a place in the calendar
+        promises = max(promises, 1)
     decided: list[PlannedSlot] = []
     for job, because in _give_up_slots(picture, at):
         decided.append(search.find_slot(job, because))

@@ -81,7 +81,7 @@ class Lenders:
         for job_id, attempt in self._attempts.items():
             due = self._due(attempt)
             while due is not None and due <= now and attempt.row.status is JobStatus.RUNNING:
-                attempt.row, _ = gpus_needed(attempt.row, now)
+                attempt.row, _ = gpus_needed(attempt.row, now, None)
                 due = self._due(attempt)
             if attempt.row.status is JobStatus.ENDING and now + TURNAROUND < attempt.until:
                 attempt.until = now + TURNAROUND

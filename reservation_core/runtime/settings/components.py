@@ -166,7 +166,7 @@ class GraceSettings(StartSettings):
     end_grace_s: Seconds = 10
     release_s: Annotated[float, Field(ge=0, le=3600)] | None = None  # after the grace, until pods are seen to be gone
     promises: Annotated[int, Field(ge=0, le=100_000)] = (
-        10_000  # the number of waiting jobs that get a slot in the calendar
+        10_000  # the number of waiting jobs that get a slot in the calendar; while preemptible jobs run, 1 at least
     )
     estimates: Annotated[int, Field(ge=0, le=100_000)] = (
         500  # how many waiting jobs are told when they are likely to start

@@ -8,14 +8,12 @@ from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.bookings import BookingCreate
-from reservation_core.domain.bookings.card_choice import SLACK, BookableGpu, bookable
+from reservation_core.domain.bookings.card_choice import BookableGpu, bookable
 from reservation_core.domain.bookings.nouns import FARTHEST_START, Booking, BookingReason, ChosenGpu, Span, Wanted, Why
 from reservation_core.domain.bookings.refusals import (
     Booker,
     Judge,
-    rule_on,
     slots_near,
-    this_minute,
 )
 from reservation_core.domain.errors import NotBookableError
 from reservation_core.domain.model import BookingStatus, PodWorkload
@@ -25,12 +23,12 @@ from reservation_core.ports.bookings.bookings import NewBooking
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.wakeups import Channel
-from reservation_core.usecases.bookings.read_booking_rules import calling_booker, judge_for
+from reservation_core.usecases.bookings.read_booking_rules import calling_booker, cards_around, judge_for
+from reservation_core.usecases.bookings.take_lent_gpus import ask_for_lent_gpus, rule_on_with_lent
 from reservation_core.usecases.spend_budgets import spend
 
 LOCK_CALENDAR_AFTER = 3
 TRIES = 6
-AROUND = timedelta(microseconds=SLACK)
 
 
 async def book(uow: UnitOfWork, principal: Principal, request: BookingCreate, ids: IdSource) -> Booking:
@@ -47,14 +45,20 @@ async def book(uow: UnitOfWork, principal: Principal, request: BookingCreate, id
         now = await uow.now()
         cards = await cards_around(uow, span, now)
         judge = await judge_for(uow, who, wanted, cards, now)
-        chosen, broken = rule_on(judge, cards, span, wait=request.wait)
+        gpus, broken = await rule_on_with_lent(uow, judge, cards, span, wait=request.wait)
         if broken:
             raise await refusal(uow, judge, span, broken)
+        chosen = None if gpus is None else gpus.chosen
+        victims = frozenset[str]() if gpus is None else gpus.victims
+        if victims and not await ask_for_lent_gpus(uow, victims, span, now):
+            continue
         new = NewBooking(accepted(request, who, wanted, span, cards, chosen, ids, now), chosen or ())
         if await uow.bookings.add([new], None):
             await spend(uow, principal, [booking_ask(new.booking)], now)
             wake_listeners(uow)
             return await stored(uow, new.booking.id)
+        if victims:
+            break  # they were asked in this transaction, for nothing: it must not be committed
     raise NotBookableError("Others took these GPUs at the same time, again and again. Send the request again.")
 
 
@@ -65,14 +69,6 @@ def wanted_by_request(request: BookingCreate) -> Wanted:
 def booking_ask(booking: Booking, before: timedelta = timedelta(0)) -> Ask:
     """The charge of a booking to a budget, less the charge for its former length `before`."""
     return ask_for(booking.id, booking.wanted.gpus * booking.wanted.nodes, booking.span.length, before)
-
-
-async def cards_around(
-    uow: UnitOfWork, span: Span, now: datetime, *, without: tuple[str, ...] = ()
-) -> list[BookableGpu]:
-    """The GPUs with their calendar around a slot."""
-    start = max(span.start, this_minute(now))
-    return bookable(await uow.bookings.cards(start - AROUND, max(span.end, start) + AROUND, without=without), now)
 
 
 async def refusal(uow: UnitOfWork, judge: Judge, span: Span, broken: list[RuleBreach]) -> NotBookableError:

@@ -24,7 +24,6 @@ from reservation_core.ports.bookings.bookings import NewBooking, NewSeries
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.bookings.book import (
-    AROUND,
     LOCK_CALENDAR_AFTER,
     TRIES,
     accepted,
@@ -32,7 +31,7 @@ from reservation_core.usecases.bookings.book import (
     wake_listeners,
     wanted_by_request,
 )
-from reservation_core.usecases.bookings.read_booking_rules import calling_booker, judge_for
+from reservation_core.usecases.bookings.read_booking_rules import AROUND, calling_booker, judge_for
 from reservation_core.usecases.spend_budgets import spend
 
 DATES_WITH_SLOTS = 5

@@ -27,12 +27,11 @@ from reservation_core.usecases.bookings.book import (
     TRIES,
     booked_reason,
     booking_ask,
-    cards_around,
     refusal,
     stored,
     wake_listeners,
 )
-from reservation_core.usecases.bookings.read_booking_rules import booker, judge_for
+from reservation_core.usecases.bookings.read_booking_rules import booker, cards_around, judge_for
 from reservation_core.usecases.bookings.visible_bookings import lock_owned_bookings, view_owned_booking
 from reservation_core.usecases.spend_budgets import spend
 

@@ -2,15 +2,17 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
-from reservation_core.domain.bookings.card_choice import BookableGpu
-from reservation_core.domain.bookings.nouns import Wanted
-from reservation_core.domain.bookings.refusals import Booker, Judge
+from reservation_core.domain.bookings.card_choice import SLACK, BookableGpu, bookable
+from reservation_core.domain.bookings.nouns import Span, Wanted
+from reservation_core.domain.bookings.refusals import Booker, Judge, this_minute
 from reservation_core.domain.errors import UnknownCallerError
 from reservation_core.domain.policy.rules import NOTHING_HELD
 from reservation_core.ports.people.identities import Principal
+
+AROUND = timedelta(microseconds=SLACK)
 
 
 async def booker(uow: UnitOfWork, user_id: int, user: str, project: str | None) -> Booker:
@@ -46,3 +48,11 @@ async def judge_for(
     types: set[str | None] = {wanted.gpu_type, *(card.gpu_type for card in cards)}
     usage = await uow.policies.usage(who.user_id, who.project, judge.known_from(types), now)
     return replace(judge, usage=usage)
+
+
+async def cards_around(
+    uow: UnitOfWork, span: Span, now: datetime, *, without: tuple[str, ...] = ()
+) -> list[BookableGpu]:
+    """The GPUs with their calendar around a slot."""
+    start = max(span.start, this_minute(now))
+    return bookable(await uow.bookings.cards(start - AROUND, max(span.end, start) + AROUND, without=without), now)

@@ -22,9 +22,9 @@ from reservation_core.domain.model import BookingStatus
 from reservation_core.ports.bookings.booking_life import WaitlistMark
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal
-from reservation_core.usecases.bookings.book import AROUND, cards_around, stored, type_of
+from reservation_core.usecases.bookings.book import stored, type_of
 from reservation_core.usecases.bookings.keep_bookings import carry_out_bookings
-from reservation_core.usecases.bookings.read_booking_rules import booker, judge_for
+from reservation_core.usecases.bookings.read_booking_rules import AROUND, booker, cards_around, judge_for
 from reservation_core.usecases.bookings.visible_bookings import lock_owned_bookings, view_owned_booking
 
 MOST_WAITING = 20_000

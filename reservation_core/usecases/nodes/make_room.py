@@ -27,9 +27,9 @@ from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.model import BookingStatus, ReservationKind
 from reservation_core.ports.bookings.bookings import NewBooking
 from reservation_core.ports.ids import IdSource
-from reservation_core.usecases.bookings.book import cards_around
 from reservation_core.usecases.bookings.change import has_begun
 from reservation_core.usecases.bookings.keep_bookings import carry_out_bookings
+from reservation_core.usecases.bookings.read_booking_rules import cards_around
 
 
 @dataclass(frozen=True, slots=True)

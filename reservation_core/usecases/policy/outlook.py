@@ -11,7 +11,7 @@ import pydantic
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.contracts.policy import ExplainRequest
-from reservation_core.domain.bookings.refusals import Booker, no_free_gpus, rule_on
+from reservation_core.domain.bookings.refusals import Booker, no_free_gpus
 from reservation_core.domain.calendar import length_micros, to_micros
 from reservation_core.domain.complaints import complaint
 from reservation_core.domain.errors import DomainError, NotPermittedError, UnknownJobError
@@ -32,8 +32,9 @@ from reservation_core.domain.policy.rules import RuleBreach
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.jobs.reservations import NewReservation
 from reservation_core.ports.people.identities import Principal
-from reservation_core.usecases.bookings.book import cards_around, wanted_by_request
-from reservation_core.usecases.bookings.read_booking_rules import judge_for
+from reservation_core.usecases.bookings.book import wanted_by_request
+from reservation_core.usecases.bookings.read_booking_rules import cards_around, judge_for
+from reservation_core.usecases.bookings.take_lent_gpus import rule_on_with_lent
 from reservation_core.usecases.jobs.dependencies import known_dependencies
 from reservation_core.usecases.jobs.permit import never_permitted
 from reservation_core.usecases.jobs.submit import prepare
@@ -87,7 +88,7 @@ async def _booking(uow: UnitOfWork, who: Principal, request: ExplainRequest, now
     foreign = booking.project is not None and booking.project not in await uow.projects.of_user(who.user_id)
     cards = await cards_around(uow, span, now)
     judge = await judge_for(uow, Booker(who.user_id, who.user, booking.project, foreign), wanted, cards, now)
-    chosen, broken = rule_on(judge, cards, span, wait=booking.wait)
+    chosen, broken = await rule_on_with_lent(uow, judge, cards, span, wait=booking.wait)
     if not broken:
         broken = await beyond_budget(uow, who, wanted.gpus * wanted.nodes, span.length, now)
     if broken:

@@ -2,12 +2,21 @@
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.jobs.reservations import LEDGER_CONSTRAINTS, violates
+
+
+class LentGpu(NamedTuple):
+    """A GPU that a preemptible job has since its start."""
+
+    job_id: str
+    gpu_id: int
+    started_at: datetime
 
 
 class Leases:
@@ -37,6 +46,11 @@ class Leases:
         }
         found = await self._connection.execute(statement("gpus_needed"), parameters)
         return [row.id for row in found]
+
+    async def lent(self, now: datetime, longest_lead: timedelta) -> list[LentGpu]:
+        """The GPUs of running preemptible jobs that may be asked for them now, and whose lead is no longer."""
+        found = await self._connection.execute(statement("gpus_lent"), {"now": now, "longest_lead": longest_lead})
+        return [LentGpu(row.id, row.gpu_id, row.started_at) for row in found]
 
     async def _lacking(self, now: datetime, needs: timedelta) -> list[str]:
         parameters = {"now": now, "needs_s": needs.total_seconds()}

@@ -65,6 +65,15 @@ WHERE r.status = 'running' AND r.preemptible
             AND lower(o.during) <= CAST(:now AS timestamptz) + coalesce(r.end_signal_before, '0') + make_interval(secs => CAST(:needs_s AS float8)))) END
 ORDER BY r.ends_at LIMIT :limit;
 
+-- name: gpus_lent
+-- The GPUs of running preemptible jobs that were not asked for them and have had their time. Those that ask for CPUs or memory
+-- are left out: what they leave could be no share of the node.
+SELECT r.id, a.gpu_id, r.started_at
+FROM reservations r JOIN allocations a ON a.reservation_id = r.id AND a.released_at IS NULL
+WHERE r.status = 'running' AND r.preemptible AND r.preempted_at IS NULL AND r.cpu_milli IS NULL AND r.memory_bytes IS NULL
+  AND r.started_at + coalesce(r.min_runtime, '0') <= CAST(:now AS timestamptz)
+  AND coalesce(r.end_signal_before, '0') <= CAST(:longest_lead AS interval);
+
 -- name: leases_due
 -- Running preemptible jobs whose ranges are nearly over and whose GPUs nobody else has next, and until when these last then.
 -- Ends are whole multiples of a while, so that many jobs have the same. `lacking` are those of shares_needed. Rows that are

@@ -1,13 +1,15 @@
 """Preemptible jobs in the ledger: what they keep for sure, for whom they make room, and how they wait again."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
 from sqlalchemy.exc import IntegrityError
 
 from reservation_core.contracts.queue_messages import PodOperation
+from reservation_core.domain.errors import NotBookableError
 from reservation_core.domain.jobs.preemption import RENEWED_EVERY, needs_of
-from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode
+from reservation_core.domain.model import BookingStatus, JobStatus, PodPhase, ReasonCode
 from reservation_core.domain.policy.limits import Scope
 from reservation_core.domain.request_terms import ASKED_WITHIN
 from reservation_core.usecases.jobs.cancel import cancel
@@ -133,6 +135,83 @@ async def test_a_booking_lends_its_gpus_until_it_begins(bookings: BookingWorld) 
     await bookings.at(START + HOUR)
     assert (await bookings.booking(booking.id)).status == "active"
     assert all(not over for _, _, over in await bookings.taken(booking.id))
+
+
+async def test_a_booking_that_begins_now_takes_the_gpus_of_those_that_lose_least(bookings: BookingWorld) -> None:
+    world = bookings.world
+    older = await world.ran(gpus=2, preemptible=True)
+    await bookings.at(START + 10 * MINUTE)
+    younger = await world.ran(gpus=2, preemptible=True)
+    await look(bookings, START + 12 * MINUTE)
+    booking = await bookings.booked(START + 12 * MINUTE)
+    assert booking.status is BookingStatus.CONFIRMED
+    assert [(await world.row(job)).status for job in (older, younger)] == [JobStatus.RUNNING, JobStatus.ENDING]
+    assert (await look(bookings)).asked == 0
+    within = await world.submitted(gpus=1, booking_id=booking.id, duration=600)
+    await look(bookings, START + 12 * MINUTE + timedelta(seconds=1))
+    assert (await bookings.booking(booking.id)).status is BookingStatus.ACTIVE
+    await world.plan()
+    assert (await world.row(within)).status is JobStatus.QUEUED
+    await gone(world, younger)
+    await world.plan()
+    assert (await world.row(within)).status is JobStatus.STARTING
+    assert (await world.row(younger)).status is JobStatus.QUEUED
+    assert (await world.row(younger)).preemption.times == 1
+
+
+async def test_a_booking_that_begins_now_waits_for_a_short_signal_and_takes_none_with_a_long_one(
+    bookings: BookingWorld,
+) -> None:
+    world = bookings.world
+    long = await world.ran(gpus=2, preemptible=True, end_signal={"signal": "USR1", "before": 61})
+    short = await world.ran(gpus=2, preemptible=True, end_signal={"signal": "USR1", "before": 30})
+    await look(bookings, START + 5 * MINUTE)
+    booking = await bookings.booked(START + 5 * MINUTE, gpus=2)
+    assert [(await world.row(job)).preemption.asked_at is not None for job in (long, short)] == [False, True]
+    assert [one.op for one in await world.operate()] == ["signal"]
+    assert (await look(bookings, START + 5 * MINUTE + timedelta(seconds=29))).asked == 0
+    assert (await look(bookings, START + 5 * MINUTE + timedelta(seconds=30))).asked == 1
+    await gone(world, short)
+    assert {over for _, _, over in await bookings.taken(booking.id)} == {False}
+    with pytest.raises(NotBookableError):
+        await bookings.booked(START + 5 * MINUTE, gpus=2)
+    assert (await world.row(long)).status is JobStatus.RUNNING
+
+
+async def test_a_booking_that_begins_now_leaves_jobs_their_min_runtime_and_others_their_slots(
+    bookings: BookingWorld,
+) -> None:
+    world = bookings.world
+    kept = await world.ran(gpus=2, preemptible=True, min_runtime=1800)
+    free = await world.ran(gpus=2, preemptible=True)
+    await look(bookings)
+    waiting = await world.submitted(gpus=2)
+    await world.plan(slots=True)
+    start = await promised(world, waiting)
+    with pytest.raises(NotBookableError):
+        await bookings.booked(START, gpus=2)
+    waited = await bookings.booked(START, gpus=2, wait=True)
+    assert waited.status is BookingStatus.WAITING
+    assert [(await world.row(job)).status for job in (kept, free)] == [JobStatus.RUNNING] * 2
+    assert await promised(world, waiting) == start
+
+
+async def test_without_promises_the_first_in_the_queue_is_made_room_for(bookings: BookingWorld) -> None:
+    world = bookings.world
+    world.rules = replace(world.rules, promises=0)
+    yielding = await world.ran(gpus=2, nodes=2, preemptible=True)
+    await look(bookings)
+    needed = [await world.submitted(gpus=1) for _ in range(2)]
+    await world.plan(slots=True)
+    assert [await promised(world, job) is not None for job in needed] == [True, False]
+    assert (await look(bookings)).asked == 1
+    await gone(world, yielding)
+    await bookings.at(START + MINUTE)
+    await world.plan(slots=True)
+    assert [(await world.row(job)).status for job in needed] == [JobStatus.STARTING] * 2
+    last = await world.submitted(gpus=2, nodes=2)
+    await world.plan(slots=True)
+    assert await promised(world, last) is None
 
 
 async def test_it_counts_for_no_quota(bookings: BookingWorld) -> None:
