@@ -212,6 +212,7 @@ def _timers(now: datetime) -> dict[str, list[Values]]:
         "arrays_with_news": [{"leave_out": ["job-none"], "scanned": 2000, "limit": 100}],
         "end_signals_due": [{"now": now, "limit": 500}],
         "shares_needed": [{"now": now, "needs_s": 50.0}],
+        "gpus_lent": [{"now": now, "longest_lead": timedelta(minutes=1)}],
         "gpus_needed": [{"now": now, "needs_s": 50.0, "lacking": [], "limit": 500}],
         "leases_due": [
             {"now": now, "needs_s": 50.0, "while_s": 20.0, "turnaround_s": 10.0, "lacking": [], "limit": 500}
