@@ -82,8 +82,8 @@ format: $(DEV) ## bring the code into form
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	--no-emit-index-url --no-emit-find-links
 lock: ## choose the newest dependencies that pyproject.toml allows
-	$(LOCK) --upgrade --extra server --extra build pyproject.toml -o requirements.lock
-	$(LOCK) --upgrade --extra server --extra build --extra dev pyproject.toml -c requirements.lock -o requirements-dev.lock
+	$(LOCK) --upgrade --extra server --extra traces --extra build pyproject.toml -o requirements.lock
+	$(LOCK) --upgrade --extra server --extra traces --extra build --extra dev pyproject.toml -c requirements.lock -o requirements-dev.lock
 	$(LOCK) --upgrade --group docs -c requirements-dev.lock -o requirements-docs.lock
 	$(LOCK) --upgrade --group apps -o requirements-apps.lock
 	sed -n '/^awscrt==/,/[^\\]$$/p' requirements-dev.lock >requirements-aws.lock

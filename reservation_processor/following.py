@@ -44,7 +44,9 @@ async def _apply(runtime: Runtime, observed: asyncio.Queue[PodStatus], max_start
             batch.append(observed.get_nowait())
         try:
             # Another process holds these pods' locks: observe them again in a moment (or at the next resync).
-            again = await observe(runtime.uow, runtime.cluster, batch, runtime.clock, max_starts, turnaround)
+            again = await observe(
+                runtime.uow, runtime.cluster, batch, runtime.clock, max_starts, turnaround, runtime.traces
+            )
             after = _AGAIN_S
         except UnobservedPodsError as unavailable:
             _log.warning(

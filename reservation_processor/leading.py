@@ -234,7 +234,7 @@ def resync_of(runtime: Runtime, settings: ProcessorSettings) -> Resync:
         max_starts=settings.max_starts,
         end_unknown=settings.unknown_pods is UnknownPodRule.END,
     )
-    return Resync(runtime.uow, runtime.cluster, runtime.clock, rules)
+    return Resync(runtime.uow, runtime.cluster, runtime.clock, rules, runtime.traces)
 
 
 async def _resync(runtime: Runtime, settings: ProcessorSettings, comparison: Resync, accounted: asyncio.Event) -> None:

@@ -89,14 +89,16 @@ async def _operate(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.
             operation = PodOperation.model_validate(message.body)
         except pydantic.ValidationError as error:
             raise ValueError(f"not a PodOperation: {error}") from error
-        await perform(runtime.uow, runtime.cluster, operation, runtime.clock, rules)
+        await perform(runtime.uow, runtime.cluster, operation, runtime.clock, rules, runtime.traces)
 
     async def handle_together(messages: Sequence[QueuedMessage]) -> Sequence[QueuedMessage]:
         operations: dict[int, PodOperation] = {}
         for message in messages:
             with suppress(pydantic.ValidationError):  # reported when it is handled by itself
                 operations[message.id] = PodOperation.model_validate(message.body)
-        created = await create_together(runtime.uow, runtime.cluster, [*operations.values()], runtime.clock, rules)
+        created = await create_together(
+            runtime.uow, runtime.cluster, [*operations.values()], runtime.clock, rules, runtime.traces
+        )
         return [message for message in messages if message.id in operations and operations[message.id].id in created]
 
     consumer = Consumer(

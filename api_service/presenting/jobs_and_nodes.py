@@ -49,6 +49,7 @@ from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.ports.nodes.inventory import GpuView, NodeView
 from reservation_core.ports.people.identities import Principal, TokenRecord, UserRecord
 from reservation_core.ports.queues import DeadLetter
+from reservation_core.ports.traces import trace_id_of
 
 
 def job(view: JobView) -> contracts_jobs.Job:
@@ -105,6 +106,7 @@ def job(view: JobView) -> contracts_jobs.Job:
         preemption=preemption(row.preemption),
         end_signal=end_signal(row.preemption),
         resources=ResourcesOut.of(row.resources),
+        trace_id=None if row.trace is None else trace_id_of(row.trace),
     )
 
 
@@ -181,6 +183,8 @@ def encode_accepted(row: Reservation, after: Sequence[KnownDependency] = ()) -> 
         shown |= accepted_preemption(row.preemption)
     if (asked := ResourcesOut.of(row.resources)) is not None:
         shown["resources"] = asked.model_dump()
+    if row.trace is not None:
+        shown["trace_id"] = trace_id_of(row.trace)
     if after:
         shown["after"] = [
             {"job": needed.job, "when": needed.when.value, "status": needed.status.value, "state": needed.state.value}

@@ -110,6 +110,7 @@ class Job(Struct, kw_only=True):
     preemption: PreemptionOut | None = None
     end_signal: EndSignalOut | None = None
     resources: ResourcesOut | None = None
+    trace_id: str | None = None
 
 
 class SoonerRequest(Struct, kw_only=True):

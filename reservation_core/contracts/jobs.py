@@ -256,6 +256,9 @@ class Job(Wire):
     ] = None
     end_signal: Annotated[EndSignalOut | None, Field(exclude_if=_is_none)] = None
     resources: Annotated[ResourcesOut | None, Field(exclude_if=_is_none)] = None
+    trace_id: Annotated[
+        str | None, Field(exclude_if=_is_none, description="Its OpenTelemetry trace, where the server sends traces.")
+    ] = None
 
 
 class SoonerRequest(Wire):

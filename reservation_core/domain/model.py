@@ -224,7 +224,7 @@ class Reservation:
     A session ends when nobody was connected to it for `inactivity`. A `held` job waits for others; None: it names none.
     `retried` counts its retries so far. `idle` is set while it runs and is warned that its GPUs are idle, which counts
     from `idle_from` or its start. An `array` runs nothing itself, but its elements do, which have `element`. Without
-    `resources` it has the share of its nodes that its GPUs are.
+    `resources` it has the share of its nodes that its GPUs are. `trace` is its OpenTelemetry trace, if it has one.
     """
 
     id: str
@@ -264,6 +264,7 @@ class Reservation:
     element: ArrayElement | None = None
     preemption: Preemption = NO_PREEMPTION
     resources: Resources | None = None
+    trace: str | None = None
 
 
 class PodPhase(StrEnum):

@@ -27,6 +27,7 @@ from reservation_core.ports.disks.disks import DiskStore
 from reservation_core.ports.gpu_use import GpuSampler
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.sessions.pod_streams import PodStreams
+from reservation_core.ports.traces import Traces
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.ports.wakeups import Wakeups
 from reservation_core.runtime.database_urls import database_url_of
@@ -56,6 +57,7 @@ class Runtime:
     steps: SharedClock | None = None
     gpu_sampler: GpuSampler | None = None
     disk_store: DiskStore | None = None
+    traces: Traces | None = None
 
     def leading(self, epoch: int) -> AbstractAsyncContextManager[None]:
         """Lead in `epoch` during the block, and compensate steps of the database's clock.
@@ -126,6 +128,21 @@ def _open_kubernetes(settings: CommonSettings, clock: Clock) -> Cluster:
         raise SettingsError(f"GPU_DEV_KUBERNETES__POD_DEFAULTS: {error}") from error
 
 
+def open_traces(settings: CommonSettings, application: str) -> Traces | None:
+    """Where traces of jobs go; None where they are off. Raises SettingsError."""
+    if settings.traces_url is None:
+        return None
+    # Imported only if needed: it is an extra, and most servers do without.
+    try:
+        from reservation_core.adapters.otlp_traces import OtlpTraces  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            f"GPU_DEV_TRACES_URL needs the Python package {error.name}, which is not installed."
+            " Install gpu-dev-server[server,traces], or remove the variable."
+        ) from error
+    return OtlpTraces(str(settings.traces_url), application)
+
+
 async def _begin(clock: SharedClock, engine: AsyncEngine) -> None:
     await require_migrated(engine)
     await clock.begin()
@@ -156,6 +173,9 @@ async def open_runtime(
         gpu_sampler = open_gpu_sampler(settings)
         if gpu_sampler is not None:
             closing.push_async_callback(gpu_sampler.close)
+        traces = open_traces(settings, application)
+        if traces is not None:
+            closing.push_async_callback(traces.close)
         pod_streams = open_pod_streams(settings)
         closing.push_async_callback(pod_streams.close)
         if wait_s is None:
@@ -176,5 +196,5 @@ async def open_runtime(
         uow = UnitOfWorkFactory(engine, client, wakeups, clock, sealing)
         yield Runtime(
             uow, wakeups, clock, RandomIds(), cluster, pod_streams, loops, steps=clock, gpu_sampler=gpu_sampler,
-            disk_store=open_disk_store(settings),
+            disk_store=open_disk_store(settings), traces=traces,
         )  # fmt: skip

@@ -48,6 +48,7 @@ from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.dependencies import known_dependencies, submit_dependent
 from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.jobs.job_files import use_folder
+from reservation_core.usecases.jobs.job_traces import add_submission, begin_trace
 from reservation_core.usecases.jobs.keep import keep
 from reservation_core.usecases.jobs.submit import prepare, project_within, submit_on_budget
 from reservation_core.usecases.jobs.visible_jobs import no_such_job, view_visible, visible_user
@@ -126,6 +127,7 @@ async def submit_job(request: Request) -> Response:
         if first is None:
             raise
         return replay(first.status, first.body)
+    new = begin_trace(runtime.traces, new)
     answer = jobs_and_nodes.encode_accepted(new.reservation, new.after)
     if key is not None:
         new = replace(new, idempotency_key=key, request_hash=hashed, answer=answer)
@@ -143,6 +145,7 @@ async def submit_job(request: Request) -> Response:
         raise stored.refusal
     if stored.replayed_answer is not None:
         return replay(202, stored.replayed_answer)
+    add_submission(runtime.traces, new, runtime.clock.now())
     headers = {"ETag": version_tag(new.reservation.version), "Location": f"/v1/jobs/{new.reservation.id}"}
     return Response(answer, status_code=202, media_type="application/json", headers=headers)
 

@@ -1,1 +1,1 @@
-"""Preemption, the health of GPUs, files of jobs, and disks."""
+"""Preemption, the health of GPUs, files of jobs, disks, and traces of jobs."""

@@ -72,6 +72,7 @@ def reservation_of(row: Mapping[Any, Any], sealing: Sealing) -> Reservation:
         preemption=_preemption_of(row),
         resources=_resources_of(row),
         unsettled_until=row["unsettled_until"],
+        trace=row["trace"],
         array=_array_of(row),
         element=None
         if row["array_id"] is None

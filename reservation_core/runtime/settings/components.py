@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal, assert_never
 
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, SecretStr
+from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, HttpUrl, SecretStr
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from reservation_core.domain.history.retention import RetentionRules
@@ -84,6 +84,8 @@ Proxies = Annotated[
 ]
 
 
+TracesUrl = Annotated[HttpUrl | None, BeforeValidator(_none_if_empty)]
+
 # In lower case, and without the `*.` that it may be written with.
 AppsHost = Annotated[
     str,
@@ -134,6 +136,8 @@ class CommonSettings(BaseSettings):
     retention: RetentionSettings = Field(default_factory=RetentionSettings)
     sync: SyncSettings = Field(default_factory=SyncSettings)
     disks: DiskSettings = Field(default_factory=DiskSettings)
+    # Where traces of jobs go, by OTLP over HTTP: such as http://otel-collector:4318/v1/traces. None: there are none.
+    traces_url: TracesUrl = None
     log_level: LogLevel = "INFO"
     log_json: bool = True
 

@@ -15,6 +15,8 @@ from reservation_core.domain.model import AllocatedGpu, JobStatus, PodSpec, Rese
 from reservation_core.domain.pods.pod_environment import pod_specs
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, ClusterUnavailableError, PodRefusedError
+from reservation_core.ports.traces import Traces
+from reservation_core.usecases.running.job_spans import add_creation
 from reservation_core.usecases.running.perform_pod_operations import LaunchRules
 from reservation_core.usecases.running.pod_creation import PodCreation
 
@@ -25,6 +27,7 @@ async def create_together(
     operations: Sequence[PodOperation],
     clock: Clock,
     rules: LaunchRules,
+    traces: Traces | None = None,
 ) -> set[str]:
     """Create pods under all free pod locks; returns the ids of the reservations whose pod exists now."""
     named = Counter(operation.id for operation in operations)
@@ -45,7 +48,11 @@ async def create_together(
             if row.attempt == attempts[row.id] and _is_plain(row, cards, clock.now()):
                 master = cluster.master_address(row.id, row.attempt)
                 [specs[row.id]] = pod_specs(row, cards, clock.now(), rules.grace, rules.belt, master, rules.access)
-        return await _create_each(held, cluster, specs, clock, rules)
+        begun = clock.now()
+        done = await _create_each(held, cluster, specs, clock, rules)
+        for reservation_id in done:
+            add_creation(traces, rows[reservation_id], allocations[reservation_id], begun, clock.now())
+        return done
 
 
 async def _create_each(

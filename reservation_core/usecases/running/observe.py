@@ -7,11 +7,11 @@ applied to rows that have not changed.
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.contracts.queue_messages import PodOperation
-from reservation_core.domain.changes import PodsRunning
+from reservation_core.domain.changes import DecidedChange, PodsRunning
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.jobs.observation import event_of, needs_all_pods, split_observation
 from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, Reservation
@@ -19,8 +19,10 @@ from reservation_core.domain.pods.pod_environment import pod_names
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, ClusterUnavailableError
 from reservation_core.ports.queues import QueueName
+from reservation_core.ports.traces import Traces
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.carry_out import carry_out
+from reservation_core.usecases.running.job_spans import add_starts
 
 _LOOKS_AT_ONCE = 8
 
@@ -49,10 +51,11 @@ class _Report:
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """See `observe`."""
+    """See `observe`. Jobs with a trace that begin to run are added to `started`, with when they got their GPUs."""
 
     max_starts: int
     turnaround: timedelta
+    started: list[tuple[Reservation, datetime]] | None
 
 
 async def observe(
@@ -62,13 +65,15 @@ async def observe(
     clock: Clock,
     max_starts: int,
     turnaround: timedelta = timedelta(0),
+    traces: Traces | None = None,
 ) -> list[PodStatus]:
     """Apply observations in their order. Returns those that must be observed again soon.
 
     Observations of a former attempt, or without news, change nothing. `max_starts` is the number of start attempts,
-    `turnaround` how long pods may need to end. Raises UnobservedPodsError.
+    `turnaround` how long pods may need to end. Starts are added to `traces`. Raises UnobservedPodsError.
     """
-    rules = _Rules(max_starts, turnaround)
+    started: list[tuple[Reservation, datetime]] | None = None if traces is None else []
+    rules = _Rules(max_starts, turnaround, started)
     reports: dict[str, _Report] = {}
     for status in statuses:
         if status.phase is PodPhase.PENDING and status.reason is None:
@@ -78,7 +83,10 @@ async def observe(
         return []
     async with uow_factory() as uow:
         left = await _apply(uow, reports, clock, rules)
-    return await _look_and_apply(uow_factory, cluster, left, clock, rules) if left else []
+    try:
+        return await _look_and_apply(uow_factory, cluster, left, clock, rules) if left else []
+    finally:
+        add_starts(traces, started or ())
 
 
 async def _apply(uow: UnitOfWork, reports: Mapping[str, _Report], clock: Clock, rules: _Rules) -> dict[str, _Report]:
@@ -119,8 +127,20 @@ async def _apply(uow: UnitOfWork, reports: Mapping[str, _Report], clock: Clock, 
             if not report.statuses:
                 del going[reservation_id]
         await carry_out(uow, changes)
+        if rules.started is not None:
+            rules.started.extend(await _traced_starts(uow, changes))
     await _delete_again(uow, over, late)
     return left
+
+
+async def _traced_starts(uow: UnitOfWork, changes: Iterable[DecidedChange]) -> list[tuple[Reservation, datetime]]:
+    begun = [
+        change.after
+        for change in changes
+        if change.after.trace is not None and change.before.started_at is None and change.after.started_at is not None
+    ]
+    gpus = await uow.reservations.allocations([row.id for row in begun]) if begun else {}
+    return [(row, gpus[row.id][0].starts_at) for row in begun if gpus.get(row.id)]
 
 
 async def _delete_again(uow: UnitOfWork, over: Sequence[str], late: Sequence[Reservation]) -> None:

@@ -24,8 +24,10 @@ from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, PodNotNowError, PodRefusedError
 from reservation_core.ports.people.user_secrets import SecretUnreadableError
 from reservation_core.ports.queues import MessageNotDueError
+from reservation_core.ports.traces import Traces
 from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.nodes.fence_node import without_power
+from reservation_core.usecases.running.job_spans import add_creation, name_trace_in_logs
 from reservation_core.usecases.running.keep_log_tails import keep_tails
 from reservation_core.usecases.running.pod_calls import call_all
 from reservation_core.usecases.running.pod_creation import PodCreation
@@ -77,7 +79,12 @@ class LaunchRules:
 
 
 async def perform(
-    uow_factory: UnitOfWorkFactory, cluster: Cluster, operation: PodOperation, clock: Clock, rules: LaunchRules
+    uow_factory: UnitOfWorkFactory,
+    cluster: Cluster,
+    operation: PodOperation,
+    clock: Clock,
+    rules: LaunchRules,
+    traces: Traces | None = None,
 ) -> None:
     """Carry out an operation as its row requires. Stale, repeated and late operations do nothing.
 
@@ -90,9 +97,10 @@ async def perform(
             reservation = (await uow.reservations.get([operation.id])).get(operation.id)
         if reservation is None or reservation.attempt != operation.attempt:
             return
+        name_trace_in_logs(reservation)
         match operation.op:
             case "create":
-                await _create(held, cluster, reservation, clock, rules)
+                await _create(held, cluster, reservation, clock, rules, traces)
             case "delete":
                 await _delete(held, cluster, reservation, clock, rules)
             case "deadline":
@@ -117,7 +125,14 @@ def _unsettled_for(reservation: Reservation, clock: Clock) -> timedelta:
     return timedelta(0) if until is None else max(timedelta(0), until - clock.now())
 
 
-async def _create(held: HeldPods, cluster: Cluster, reservation: Reservation, clock: Clock, rules: LaunchRules) -> None:
+async def _create(
+    held: HeldPods,
+    cluster: Cluster,
+    reservation: Reservation,
+    clock: Clock,
+    rules: LaunchRules,
+    traces: Traces | None,
+) -> None:
     if reservation.status is not JobStatus.STARTING:
         return
     async with held.work(one_statement=True) as uow:
@@ -137,6 +152,7 @@ async def _create(held: HeldPods, cluster: Cluster, reservation: Reservation, cl
         return
     master = cluster.master_address(reservation.id, reservation.attempt)
     specs = pod_specs(reservation, allocations, clock.now(), rules.grace, rules.belt, master, rules.access, secrets)
+    begun = clock.now()
     creation = PodCreation(held, cluster, clock, late=rules.late, slow_after=rules.slow_after)
     # Rank 0 comes last, as the others wait for it: when one is refused, no work has begun.
     others = [spec for spec in specs if spec.name.rank]
@@ -144,10 +160,13 @@ async def _create(held: HeldPods, cluster: Cluster, reservation: Reservation, cl
         for group in (others, [spec for spec in specs if not spec.name.rank]):
             await creation.all([partial(creation.create, spec) for spec in group])
     except PodRefusedError as refusal:
+        add_creation(traces, reservation, allocations, begun, clock.now(), refusal.reason.detail)
         await _change(held, reservation.id, StartRefused(refusal.reason), clock)
     except PodNotNowError as refusal:
         await _change(held, reservation.id, StartDelayed(refusal.reason), clock)
         raise MessageNotDueError(refusal.reason.detail, rules.not_now_pause) from refusal
+    else:
+        add_creation(traces, reservation, allocations, begun, clock.now())
 
 
 async def _read_secrets(

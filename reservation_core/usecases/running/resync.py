@@ -14,6 +14,7 @@ from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodStatu
 from reservation_core.domain.pods.pod_environment import last_end
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster
+from reservation_core.ports.traces import Traces
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.nodes.fence_node import end_fenced_reservations
 from reservation_core.usecases.running.adopt import AccountReport, AccountRules, Accounts
@@ -55,11 +56,19 @@ class ResyncReport:
 class Resync:
     """Compares repeatedly; remembers only the deadlines that it has sent to the cluster."""
 
-    def __init__(self, uow_factory: UnitOfWorkFactory, cluster: Cluster, clock: Clock, rules: ResyncRules) -> None:
+    def __init__(
+        self,
+        uow_factory: UnitOfWorkFactory,
+        cluster: Cluster,
+        clock: Clock,
+        rules: ResyncRules,
+        traces: Traces | None = None,
+    ) -> None:
         self._uow = uow_factory
         self._cluster = cluster
         self._clock = clock
         self._rules = rules
+        self._traces = traces
         self._accounts = Accounts(uow_factory, cluster, clock, AccountRules(rules.grace, rules.end_unknown))
         self._deadlines: dict[str, datetime] = {}
 
@@ -130,7 +139,8 @@ class Resync:
         """Observe in parts: rows of missing pods stay locked while the cluster is asked about them."""
         for first in range(0, len(seen), OBSERVED_AT_ONCE):
             part = seen[first : first + OBSERVED_AT_ONCE]
-            await observe(self._uow, self._cluster, part, self._clock, self._rules.max_starts, self._rules.grace)
+            rules = self._rules
+            await observe(self._uow, self._cluster, part, self._clock, rules.max_starts, rules.grace, self._traces)
 
     async def _send_deadlines(self, live: Iterable[Reservation]) -> None:
         """Send changed deadlines to the cluster, in case a message was lost."""

@@ -58,12 +58,12 @@ WITH next AS (
     INSERT INTO reservations (id, seq, kind, user_id, name, status, reason_code, reason, gpus, gpu_type, nodes, duration,
                               priority, workload, created_at, changed_at, project, retry_max, retry_on, preemptible,
                               min_runtime, end_signal, end_signal_before, cpu_milli, memory_bytes, shm_bytes,
-                              array_size, array_id, array_index)
+                              array_size, array_id, array_index, trace)
     OVERRIDING SYSTEM VALUE
     SELECT a.id || '.' || i.index, a.seq + 1 + i.index, a.kind, a.user_id, a.name, :status, :reason_code, :reason,
            a.gpus, a.gpu_type, a.nodes, a.duration, a.priority, a.workload, a.created_at, :now, a.project, a.retry_max,
            a.retry_on, a.preemptible, a.min_runtime, a.end_signal, a.end_signal_before, a.cpu_milli, a.memory_bytes,
-           a.shm_bytes, a.array_size, a.id, i.index
+           a.shm_bytes, a.array_size, a.id, i.index, a.trace
     FROM reservations a, next, generate_series(next.first, next.first + :count - 1) AS i (index)
     WHERE a.id = :id
     RETURNING id, seq

@@ -143,14 +143,9 @@ def _document(new: NewReservation, sealing: Sealing) -> dict[str, Any]:
         # When it was accepted, as its submitter was told; the commit may come a moment later.
         "created_at": row.created_at.isoformat(),
     }
-    if row.name is not None:
-        document["name"] = row.name
-    if row.gpu_type is not None:
-        document["gpu_type"] = row.gpu_type
-    if row.booking_id is not None:
-        document["booking_id"] = row.booking_id
-    if row.project is not None:
-        document["project"] = row.project
+    for name in ("name", "gpu_type", "booking_id", "project", "trace"):
+        if (value := getattr(row, name)) is not None:
+            document[name] = value
     if row.inactivity is not None:
         document["inactivity_s"] = seconds(row.inactivity)
     if row.held is not None:

@@ -17,12 +17,12 @@ WITH asked AS (
             created_at timestamptz, booking_id text, project text, inactivity_s float8, held boolean,
             retry_max integer, retry_on text[], array_size integer, array_parallel integer, preemptible boolean,
             min_runtime_s float8, end_signal text, end_signal_before_s float8, cpu_milli bigint, memory_bytes bigint,
-            shm_bytes bigint
+            shm_bytes bigint, trace text
         )
     ) WITH ORDINALITY AS i (
         id, kind, user_id, name, gpus, gpu_type, nodes, duration_s, priority, workload, actor, key, request_hash, answer,
         created_at, booking_id, project, inactivity_s, held, retry_max, retry_on, array_size, array_parallel, preemptible,
-        min_runtime_s, end_signal, end_signal_before_s, cpu_milli, memory_bytes, shm_bytes, place
+        min_runtime_s, end_signal, end_signal_before_s, cpu_milli, memory_bytes, shm_bytes, trace, place
     )
 ), input AS (
     SELECT *, row_number() OVER (PARTITION BY user_id, key, usable ORDER BY place) AS turn FROM asked
@@ -36,12 +36,12 @@ WITH asked AS (
     INSERT INTO reservations (id, kind, user_id, name, status, reason_code, reason, gpus, gpu_type, nodes, duration,
                               priority, workload, created_at, changed_at, booking_id, project, inactivity, held,
                               retry_max, retry_on, array_size, array_parallel, preemptible, min_runtime, end_signal,
-                              end_signal_before, cpu_milli, memory_bytes, shm_bytes)
+                              end_signal_before, cpu_milli, memory_bytes, shm_bytes, trace)
     SELECT i.id, i.kind, i.user_id, i.name, :status, :reason_code, :reason, i.gpus, i.gpu_type, i.nodes,
            make_interval(secs => i.duration_s), i.priority, i.workload, i.created_at, :now,
            i.booking_id, i.project, make_interval(secs => i.inactivity_s), i.held, i.retry_max, i.retry_on,
            i.array_size, i.array_parallel, i.preemptible, make_interval(secs => i.min_runtime_s), i.end_signal,
-           make_interval(secs => i.end_signal_before_s), i.cpu_milli, i.memory_bytes, i.shm_bytes
+           make_interval(secs => i.end_signal_before_s), i.cpu_milli, i.memory_bytes, i.shm_bytes, i.trace
     FROM input i LEFT JOIN keys k ON k.user_id = i.user_id AND k.key = i.key
     WHERE i.usable AND (i.key IS NULL OR (k.key IS NOT NULL AND i.turn = 1))
     ORDER BY i.place

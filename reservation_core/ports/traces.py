@@ -1,0 +1,44 @@
+"""Traces of jobs from their submission until they run, for a collector of OpenTelemetry."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """What was done for a job during a time. `trace` is the job's (see `Traces.begin`); `error` is set if it failed."""
+
+    name: str
+    job: str
+    trace: str
+    begun: datetime
+    ended: datetime
+    attributes: Mapping[str, str | int] = field(default_factory=dict)
+    error: str | None = None
+
+
+class Traces(Protocol):
+    """Where spans go. Nothing waits for the collector: what it does not take in time is lost."""
+
+    def begin(self) -> str:
+        """A new trace, in the form of the header `traceparent` of W3C Trace Context."""
+        ...
+
+    def add_root(self, span: Span) -> None:
+        """Add the span that a trace began with, which all others of this trace lie below."""
+        ...
+
+    def add(self, span: Span) -> None:
+        """Add another span of a trace."""
+        ...
+
+    async def close(self) -> None:
+        """Send what was added, for a bounded time."""
+        ...
+
+
+def trace_id_of(trace: str) -> str:
+    """The id by which collectors find a trace: 32 hexadecimal digits."""
+    return trace.split("-")[1]

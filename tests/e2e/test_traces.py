@@ -1,0 +1,92 @@
+"""Jobs leave traces at a collector: one for each, from the request to its first run, over API and processor."""
+
+import asyncio
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from tests.e2e.system_process import SystemProcess, ended
+from tests.receivers import Receiver, receiving
+from tests.waiting import eventually, eventually_sync
+
+NAMES = ["submit job", "wait for GPUs", "create pods", "start pods"]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[list[SystemProcess]]:
+    systems: list[SystemProcess] = []
+    yield systems
+    for system in systems:
+        system.clear()
+
+
+def spans_of(receiver: Receiver, trace_id: str) -> dict[str, Any]:
+    """The spans of a trace by their names, as a collector reads them from what came."""
+    found: dict[str, Any] = {}
+    for got in receiver.got:
+        assert got.path == "/v1/traces"
+        assert got.headers["content-type"] == "application/x-protobuf"
+        body = gzip.decompress(got.body) if got.headers.get("content-encoding") == "gzip" else got.body
+        for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+            for scope in resource.scope_spans:
+                for span in scope.spans:
+                    if span.trace_id.hex() == trace_id:
+                        assert span.name not in found, span.name
+                        found[span.name] = span
+    return found
+
+
+def attributes(span: Any) -> dict[str, str | int]:
+    """What a span says about itself."""
+    return {pair.key: pair.value.string_value or pair.value.int_value for pair in span.attributes}
+
+
+def play(system: SystemProcess) -> list[dict[str, Any]]:
+    """Two jobs run, one of them on two nodes' worth of pods made one by one."""
+    with system.start() as http:
+        jobs = [system.submit(http, 1, "true"), system.submit(http, 2, "sleep", "300")]
+        assert ended(http, jobs[0])["status"] == "succeeded"
+        eventually_sync(lambda: http.get(f"/v1/jobs/{jobs[1]}").json()["status"] == "running")
+        shown: list[dict[str, Any]] = [http.get(f"/v1/jobs/{job}").json() for job in jobs]
+        http.post(f"/v1/jobs/{jobs[1]}/cancel")
+    return shown
+
+
+async def test_a_job_leaves_one_trace_from_its_request_to_its_first_run(
+    tmp_path: Path, home: list[SystemProcess]
+) -> None:
+    async with receiving() as receiver:
+        system = SystemProcess(tmp_path / "home", GPU_DEV_TRACES_URL=receiver.url("/v1/traces"))
+        home.append(system)
+        jobs = await asyncio.to_thread(play, system)
+        ids = [job["trace_id"] for job in jobs]
+        assert len({*ids}) == 2
+        await eventually(lambda: all(len(spans_of(receiver, trace_id)) == len(NAMES) for trace_id in ids))
+        for job in jobs:
+            spans = spans_of(receiver, job["trace_id"])
+            assert {*spans} == {*NAMES}
+            root = spans["submit job"]
+            assert not root.parent_span_id
+            assert [spans[name].parent_span_id for name in NAMES[1:]] == [root.span_id] * 3
+            assert {attributes(span)["gpu_dev.job"] for span in spans.values()} == {job["id"]}
+            assert attributes(root)["gpu_dev.gpus"] == job["gpus"]
+            assert root.start_time_unix_nano == spans["wait for GPUs"].start_time_unix_nano
+            assert spans["wait for GPUs"].end_time_unix_nano == spans["start pods"].start_time_unix_nano
+            assert all(span.start_time_unix_nano <= span.end_time_unix_nano for span in spans.values())
+    lines = [json.loads(line) for line in system.log.splitlines() if line.startswith("{")]
+    named = {line.get("trace_id") for line in lines}
+    assert {*ids} <= named
+    # A line of each span leads from a job to its trace.
+    assert [line["span"] for line in lines if line.get("trace_id") == ids[0] and line["job"] == jobs[0]["id"]] == NAMES
+
+
+def test_a_collector_that_is_away_delays_no_job(tmp_path: Path, home: list[SystemProcess]) -> None:
+    system = SystemProcess(tmp_path / "home", GPU_DEV_TRACES_URL="http://127.0.0.1:9/v1/traces")
+    home.append(system)
+    with system.start() as http:
+        assert ended(http, system.submit(http, 1, "true"))["status"] == "succeeded"
