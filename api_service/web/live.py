@@ -6,8 +6,9 @@ with its own rights. A wake-up carries no data, so the subject of an event is re
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Collection, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from secrets import token_hex
 
 from api_service.following import SharedWakeups
@@ -21,6 +22,10 @@ PAUSE_S = 0.5
 """Between two reads: a page is notified twice a second at most."""
 SWEEP_S = 2.0
 BEAT_S = 20.0
+USE = "use"
+"""The topic of pages that show how GPUs are used now."""
+_USE_EVERY_S = 5.0
+"""Between two looks at samples, which come every 10 seconds."""
 _LOOK_BACK = 500
 """Ids before the newest that are read when the first page opens: some may not have appeared yet."""
 _PAGE = 2000
@@ -68,10 +73,18 @@ class PageSubscription:
 
 
 class LiveTopics:
-    """Follows the audit log for all open pages."""
+    """Follows the audit log for all open pages. `newest_sample`: when the newest sample of use was taken."""
 
-    def __init__(self, uow: UnitOfWorkFactory, wakeups: SharedWakeups) -> None:
+    def __init__(
+        self,
+        uow: UnitOfWorkFactory,
+        wakeups: SharedWakeups,
+        newest_sample: Callable[[], Awaitable[datetime | None]] | None = None,
+    ) -> None:
         self._uow = uow
+        self._newest_sample = newest_sample
+        self._known_sample: datetime | None = None
+        self._use_due = 0.0
         self._wakeups = wakeups
         self._open: set[PageSubscription] = set()
         self._first = asyncio.Event()
@@ -123,6 +136,7 @@ class LiveTopics:
                 await self._first.wait()
             ticket = self._wakeups.ticket()
             behind = await self._look()
+            await self._look_at_use()
             loop.note_success()
             await asyncio.sleep(0 if behind else PAUSE_S)
             if not behind:
@@ -152,6 +166,17 @@ class LiveTopics:
         self._seen.give_up(at)
         self.notify(changed)
         return len(recorded) >= _PAGE
+
+    async def _look_at_use(self) -> None:
+        """Notify pages that show use when there are new samples."""
+        at = asyncio.get_running_loop().time()
+        if self._newest_sample is None or at < self._use_due or not any(USE in page.topics for page in self._open):
+            return
+        self._use_due = at + _USE_EVERY_S
+        newest = await self._newest_sample()
+        if newest != self._known_sample:
+            self._known_sample = newest
+            self.notify({USE})
 
     def _begin(self, seen: SeenIds, estimates: object) -> None:
         """Start to follow the log. All open pages reload: what changed before this read is unknown."""

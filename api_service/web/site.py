@@ -54,10 +54,10 @@ class Site:
         self._rest = rest
         self._assets = Assets()
         self._templates = Templates(self._assets)
-        self._live = LiveTopics(services.runtime.uow, services.wakeups)
         self._fleet = FleetReader(services.runtime.uow, services.runtime.clock, lambda: self._live.notify({"now"}))
         lasts = sample_lasts(services.settings.sample_every_s)
         self._uses = UseReader(services.runtime.uow, services.runtime.clock, lasts)
+        self._live = LiveTopics(services.runtime.uow, services.wakeups, self._uses.newest_sample)
         self._calendars = CalendarReader(services.reads, services.runtime.clock)
         self._nodes = NodeMarkup(self._templates)
         self._selections = NodeSelections()

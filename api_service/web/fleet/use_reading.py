@@ -39,6 +39,11 @@ class UseReader:
             return kept
         return await self._reading()
 
+    async def newest_sample(self) -> datetime | None:
+        """When the newest sample of any GPU was taken. Raises DatabaseUnavailableError."""
+        found = (await self.use()).gpus.values()
+        return max((gpu.sample.at for gpu in found if gpu.sample is not None), default=None)
+
     async def of_gpu(self, node: str, index: int) -> GpuUseNow | None:
         """The use of one GPU now."""
         async with self._uow() as uow:

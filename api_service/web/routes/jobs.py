@@ -14,6 +14,7 @@ from api_service.web.jobs.job_losses import what_running_loses, what_waiting_los
 from api_service.web.jobs.use_graph import read_use
 from api_service.web.jobs.waiting_picture import read_why_waiting
 from api_service.web.listing import read_list
+from api_service.web.live import USE
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routes.job_logs import shown_log
 from api_service.web.routing import WebRoute
@@ -182,7 +183,7 @@ async def show_job(visit: Visit, problem: RestProblemError | None = None, typed_
         "job.html",
         title=state.job.name or job_id,
         status=200 if problem is None else problem.status,
-        live=f"job:{job_id} queue" if state.job.status is JobStatus.QUEUED else f"job:{job_id}",
+        live=" ".join([f"job:{job_id}", *_also_live(state.job)]),
         waiting=waiting,
         shown=shown,
         use=use,
@@ -191,6 +192,13 @@ async def show_job(visit: Visit, problem: RestProblemError | None = None, typed_
         typed_user=typed_user,
         **_context(visit, state),
     )
+
+
+def _also_live(job: Job) -> list[str]:
+    """What else than the job's own changes its page shows."""
+    if job.status is JobStatus.QUEUED:
+        return ["queue"]
+    return [USE] if job.started_at is not None and job.finished_at is None and job.array is None else []
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ from starlette.responses import Response
 
 from api_service.following import LiveStream
 from api_service.problems import ProblemError
-from api_service.web.live import messages
+from api_service.web.live import USE, messages
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
 
 _MOST = 10
-_COMMON = frozenset({"now", "queue", "jobs", "calendar"})
+_COMMON = frozenset({"now", "queue", "jobs", "calendar", USE})
 _JOB = re.compile(r"job:(job-[0-9a-z]{1,32}(?:\.[0-9]{1,4})?)")
 _BOOKING = re.compile(r"booking:(bkg-[0-9a-z]{1,32})")
 

@@ -16,6 +16,7 @@ from api_service.web.fleet.node_filter import NodeFilter, NodeOrder, NodeView
 from api_service.web.fleet.node_groups import NodeGroup, one_group
 from api_service.web.fleet.node_markup import Density, Look
 from api_service.web.fleet.use_map import MOST_CELLS, percent_of, use_map
+from api_service.web.live import USE
 from api_service.web.rendering import json_data
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
@@ -90,7 +91,8 @@ async def now_page(visit: Visit) -> Response:
         return visit.part("_now.html", **shown)
     address = visit.query("card")
     card = await _card(visit, view.fleet, view.look.sight, address) if address else None
-    return visit.page("now.html", title="Now", live="now", card=card, **shown)
+    live = f"now {USE}" if view.look.density is Density.USE else "now"
+    return visit.page("now.html", title="Now", live=live, card=card, **shown)
 
 
 async def now_changes(visit: Visit) -> Response:

@@ -1,5 +1,6 @@
 // The heat map of the use of GPUs keeps up: what differs is written into its cells, some hundreds a frame.
-const EVERY_MS = 15_000;
+const EVERY_MS = 15_000; // where no stream says that there are new samples
+const SILENCE_MS = 30_000;
 const CELLS_A_FRAME = 400;
 
 const nextFrame = () => new Promise((resolve) => requestAnimationFrame(resolve));
@@ -46,6 +47,13 @@ async function reveal() {
 export function followUse() {
   if (document.querySelector("#cards.use") === null) return;
   void reveal();
-  setInterval(() => void refresh(), EVERY_MS);
+  let heard = 0;
+  document.body.addEventListener("live:use", () => {
+    heard = Date.now();
+    void refresh();
+  });
+  setInterval(() => {
+    if (Date.now() - heard > SILENCE_MS) void refresh();
+  }, EVERY_MS);
   document.addEventListener("visibilitychange", () => void refresh());
 }

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -119,6 +119,37 @@ def test_a_page_hears_of_its_own_topics_alone() -> None:
             assert await other.changed(LONG_S) == []
 
     _virtually(story)
+
+
+def test_pages_that_show_use_hear_of_new_samples_and_of_nothing_else() -> None:
+    async def story() -> None:
+        samples = [datetime(2026, 7, 1, tzinfo=UTC)]
+        looks = 0
+
+        async def newest() -> datetime | None:
+            nonlocal looks
+            looks += 1
+            return samples[-1]
+
+        record = Record()
+        live = LiveTopics(cast("UnitOfWorkFactory", record.uow), SharedWakeups(cast("Wakeups", Silent())), newest)
+        running = asyncio.create_task(live.run(Loops()["open_pages"]))
+        with live.subscribed({"now"}) as other:
+            await _settled(other)
+            assert looks == 0  # nobody shows use: no sample is read
+            with live.subscribed({"use", "job:job-a"}) as page:
+                await _settled(page)
+                assert await page.changed(LONG_S) == []
+                before = looks
+                samples.append(samples[-1] + timedelta(seconds=10))
+                assert await page.changed(LONG_S) == ["use"]
+                assert await page.changed(4 * LONG_S) == []
+                assert looks - before <= 1 + 6 * LONG_S / 5
+            assert await other.changed(LONG_S) == []
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    run_virtually(story())
 
 
 def test_the_line_is_told_when_estimates_change() -> None:
