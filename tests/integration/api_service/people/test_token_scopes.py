@@ -113,6 +113,7 @@ async def test_a_token_is_good_for_its_scopes_alone(
     things |= {
         "key_id": "key-zzzzzzzz",
         "secret": "nothing",
+        "disk": "nothing",
         "window_id": "mnt-zzzzzzzz",
         "name": "nobody",
         "queue": "gpu_jobs",
