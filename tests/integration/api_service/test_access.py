@@ -75,7 +75,7 @@ CALLS: dict[tuple[str, str], Call] = {
     ("GET", "/v1/disks/{disk}"): Call(200, 404, 404),
     ("PATCH", "/v1/disks/{disk}"): Call(200, 404, 404, {"size": "2Gi"}),
     ("DELETE", "/v1/disks/{disk}"): Call(200, 404, 404),
-    ("POST", "/v1/disks/{disk}/restore"): Call(409, 404, 404),
+    ("POST", "/v1/disks/{disk}/restore"): Call(404, 404, 404),
     ("PUT", "/v1/secrets/{secret}"): Call(200, 201, 201, {"value": "v"}),
     ("GET", "/v1/secrets"): Call(200, 200, 200),
     ("DELETE", "/v1/secrets/{secret}"): Call(200, 404, 404),
@@ -202,7 +202,7 @@ async def _alices_things(alice: httpx.AsyncClient) -> dict[str, str]:
     token = (await alice.post("/v1/tokens", json={"name": "spare"})).json()
     line = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode()
     key = (await alice.post("/v1/keys", json={"public_key": line})).json()
-    await alice.post("/v1/disks", json={"name": "data", "size": "1Gi"})
+    await alice.post("/v1/disks", json={"name": "alices-disk", "size": "1Gi"})
     await alice.put("/v1/secrets/deploy-key", json={"value": "v"})
     hook = {"channel": "webhook", "address": "https://hooks.example.org/alice"}
     target = (await alice.post("/v1/notifications/targets", json=hook)).json()
@@ -213,7 +213,7 @@ async def _alices_things(alice: httpx.AsyncClient) -> dict[str, str]:
         "token_id": token["id"],
         "key_id": key["id"],
         "secret": "deploy-key",
-        "disk": "data",
+        "disk": "alices-disk",
         "project": "vision",
         "scope": "project:vision",
         "user": "alice",
@@ -259,6 +259,8 @@ async def _one_cell(
     response = await calling(who).request(method, path.format(**things) + call.query, json=call.body)
     if path == "/v1/keys" and method == "POST" and response.is_success:
         await calling(who).delete(f"/v1/keys/{response.json()['id']}")  # the next one is new, too
+    if path == "/v1/disks" and method == "POST" and response.is_success:
+        await calling(who).delete("/v1/disks/more")
     if role in NOBODIES:
         assert response.status_code == 401, (role, response.text)
         assert response.headers["www-authenticate"].startswith("Bearer")
@@ -283,6 +285,7 @@ async def _looks_like_one_that_never_was(
         "token_id": "tok-zzzzzzzz",
         "key_id": "key-zzzzzzzz",
         "secret": "nothing",
+        "disk": "nothing",
         "user": "alice",
         "project": "nothing",
         "scope": "project:nothing",
@@ -293,7 +296,7 @@ async def _looks_like_one_that_never_was(
     }
     missing = await client.request(method, path.format(**never) + call.query, json=call.body)
     text = response.text
-    for key in ("job_id", "booking_id", "token_id", "key_id", "secret", "project", "target_id", "name"):
+    for key in ("job_id", "booking_id", "token_id", "key_id", "secret", "disk", "project", "target_id", "name"):
         text = text.replace(things[key], never[key])
     drop = {"instance"}
     assert {k: v for k, v in missing.json().items() if k not in drop} == {
