@@ -14,7 +14,7 @@ MOST_IN_JOB: Final = 8
 DISKS_VARIABLE: Final = "GPU_DEV_DISKS"
 """The variable with the folder below which disks' paths are: empty where they are at the paths themselves."""
 HOME: Final = "home"
-"""The name of the disk that is the home of its owner's sessions."""
+"""The name of the disk that jobs have at `HOME_PATH`."""
 HOME_PATH: Final = "/home/dev"
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
