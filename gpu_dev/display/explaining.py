@@ -1,6 +1,7 @@
 """`gpu-dev explain`: the reasons for a job's state, and advice. Pure: decided from the job and the counted GPUs."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import assert_never
 
 from msgspec import Struct
@@ -8,11 +9,14 @@ from msgspec import Struct
 from gpu_dev.display.expected_starts import expected_start, start_words
 from gpu_dev.display.gpu_types import TypeSummary
 from gpu_dev.display.local_times import local_sentence, local_time
+from gpu_dev.display.use_graphs import IDLE_BELOW, idle_since
 from gpu_dev.display.views import idle_words, placed, wanted_in_words
 from gpu_dev.wire.jobs import Job
+from gpu_dev.wire.nodes import UseOut
 from reservation_core.domain.jobs.asked_dependencies import DependencyState
 from reservation_core.domain.model import JobStatus, ReasonCode
 
+_WORTH_A_WORD = timedelta(minutes=5)
 _BECAME = {
     JobStatus.QUEUED: "is queued",
     JobStatus.STARTING: "is starting",
@@ -33,9 +37,23 @@ class JobExplanation(Struct, kw_only=True):
     what_would_help: list[str]
 
 
-def explain(job: Job, types: Sequence[TypeSummary]) -> JobExplanation:
-    """Explain a job's state, given the GPUs counted by type."""
-    return JobExplanation(job=job, facts=_facts(job), what_would_help=_help(job, types))
+def explain(job: Job, types: Sequence[TypeSummary], use: UseOut | None = None) -> JobExplanation:
+    """Explain a job's state, given the GPUs counted by type, and how it uses its own."""
+    facts = _facts(job) if use is None else [*_facts(job), *_idle_so_far(use)]
+    return JobExplanation(job=job, facts=facts, what_would_help=_help(job, types))
+
+
+def _idle_so_far(use: UseOut) -> list[str]:
+    """How long the GPUs of a job without a warning have been idle, if it is worth a word."""
+    since = idle_since(use)
+    if since is None or use.end - since < _WORTH_A_WORD:
+        return []
+    return [
+        (
+            f"Each of its GPUs has been used for less than {IDLE_BELOW:.0%} since {local_time(since)}."
+            " If the policy has a rule about idle GPUs for it, its owner is warned before it is ended."
+        )
+    ]
 
 
 def as_text(explanation: JobExplanation) -> str:

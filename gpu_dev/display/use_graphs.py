@@ -1,6 +1,6 @@
 """The use of GPUs as lines of characters, one a GPU."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from gpu_dev.wire.nodes import GpuUseOut, JobUseOut, UseLevel, UseOut
 from reservation_core.domain.gpu_use.job_use import use_words
@@ -10,6 +10,7 @@ WIDTH = 60
 NO_DATA = "no data"
 _MARKS = "▁▂▃▄▅▆▇█"
 _UNKNOWN = "·"
+IDLE_BELOW = 0.1
 
 
 def sparkline(found: UseOut, gpu: GpuUseOut) -> str:
@@ -52,6 +53,28 @@ def mean_and_most(gpu: GpuUseOut, name: str) -> UseLevel | None:
     weight = sum(samples for samples, _ in known)
     mean = sum(samples * level.mean for samples, level in known) / weight
     return UseLevel(mean=mean, max=max(level.max for _, level in known))
+
+
+def idle_since(found: UseOut) -> datetime | None:
+    """Since when all GPUs are used for less than `IDLE_BELOW`, step by step until now; None where one is not.
+
+    A step without samples counts as use, as it does for rules about idle GPUs.
+    """
+    begins: list[datetime] = []
+    for gpu in found.gpus:
+        begin = None
+        expected = found.end
+        for point in reversed(gpu.points):
+            is_idle = point.utilisation is not None and point.utilisation.mean < IDLE_BELOW
+            # The newest step may not be over, or not have begun with a sample.
+            late = expected - point.at > (2 * found.step if begin is None else found.step)
+            if late or not is_idle:
+                break
+            begin = expected = point.at
+        if begin is None:
+            return None
+        begins.append(max(begin, found.start))
+    return max(begins, default=None)
 
 
 def use_line(use: JobUseOut) -> str:

@@ -5,11 +5,12 @@ from typing import Annotated, Any
 
 import typer
 
+from gpu_dev.client import GpuDevClient
 from gpu_dev.display.explaining import JobExplanation, as_text, explain
 from gpu_dev.display.gpu_types import summarise
 from gpu_dev.display.output import Column, Format, View, show_one
 from gpu_dev.display.verdicts import show_verdict
-from gpu_dev.errors import UsageError
+from gpu_dev.errors import ClientError, UsageError
 from gpu_dev.following import has_ended
 from gpu_dev.inputs.durations import parse_duration
 from gpu_dev.inputs.requests import make_request
@@ -18,7 +19,10 @@ from gpu_dev.options import Output, Watch
 from gpu_dev.session import client_for, complete_job_id, whole_id
 from gpu_dev.terminal import put
 from gpu_dev.watching import watch
+from gpu_dev.wire.jobs import Job
+from gpu_dev.wire.nodes import UseOut
 from gpu_dev.wire.policy import ExplainRequest
+from reservation_core.domain.model import JobStatus
 
 app = typer.Typer(add_completion=False)
 _EXPLANATION = View[JobExplanation](name=lambda one: one.job.id, columns=(Column("ID", lambda one: one.job.id),))
@@ -82,13 +86,23 @@ def explain_it(
     put(show_verdict(verdict, output))
 
 
+def _use_of(client: GpuDevClient, job: Job) -> UseOut | None:
+    """How a running job without a warning uses its GPUs; None where nothing is known."""
+    if job.status is not JobStatus.RUNNING or job.idle is not None or job.array is not None:
+        return None
+    try:
+        return client.use.of_job(job.id)
+    except ClientError:
+        return None
+
+
 def _explain_job(ctx: typer.Context, job_id: str, output: Format, *, again: bool) -> None:
     with client_for(ctx) as client:
         whole = whole_id(client, job_id)
 
         def render() -> tuple[str, bool]:
             job = client.job(whole)
-            said = explain(job, summarise(client.gpus()))
+            said = explain(job, summarise(client.gpus()), _use_of(client, job))
             people = output in (Format.TABLE, Format.WIDE)
             return as_text(said) if people else show_one(said, _EXPLANATION, output), has_ended(job)
 

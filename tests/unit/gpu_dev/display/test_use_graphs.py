@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from gpu_dev.display.use_graphs import WIDTH, length_of_mark, mean_and_most, sparkline
+from gpu_dev.display.use_graphs import WIDTH, idle_since, length_of_mark, mean_and_most, sparkline
 from gpu_dev.wire.nodes import GpuUseOut, UseLevel, UseOut, UsePointOut
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -74,3 +74,36 @@ def test_the_mean_weighs_by_samples() -> None:
     level = mean_and_most(shown(2, point(0, 1.0, samples=1), point(1, 0.0, samples=3))[1], "utilisation")
     assert level is not None
     assert (level.mean, level.max) == (pytest.approx(0.25), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("means", "since"),
+    [
+        ([0.9, 0.0, 0.05, 0.09], 1),
+        ([0.0, 0.0, 0.0, 0.0], 0),
+        ([0.0, 0.0, 0.0, 0.1], None),
+        ([0.0, None, 0.0, 0.0], 2),
+        ([0.0, 0.0, 0.0, None], None),
+        ([], None),
+    ],
+)
+def test_idle_since_the_last_use_or_the_last_step_without_samples(means: list[float | None], since: int | None) -> None:
+    found, _ = shown(len(means) or 4, *(point(minute, mean) for minute, mean in enumerate(means)))
+    assert idle_since(found) == (None if since is None else NOON + since * MINUTE)
+
+
+def test_a_gap_is_use_but_the_newest_step_may_not_have_a_sample_yet() -> None:
+    found, gpu = shown(4, *(point(minute, 0.0) for minute in (0, 2, 3)))
+    assert idle_since(found) == NOON + 2 * MINUTE
+    begun = replace(gpu, points=[point(minute, 0.0) for minute in (1, 2)])
+    assert idle_since(replace(found, gpus=[begun])) == NOON + MINUTE
+    assert idle_since(replace(found, gpus=[replace(gpu, points=[point(1, 0.0)])])) is None
+
+
+def test_one_busy_gpu_keeps_a_job_from_being_idle() -> None:
+    found, idle = shown(3, *(point(minute, 0.0) for minute in range(3)))
+    later = replace(idle, points=[point(0, 0.5), point(1, 0.0), point(2, 0.0)])
+    busy = replace(idle, points=[*idle.points[:2], point(2, 0.5)])
+    assert idle_since(replace(found, gpus=[idle, later])) == NOON + MINUTE
+    assert idle_since(replace(found, gpus=[idle, busy])) is None
+    assert idle_since(replace(found, gpus=[])) is None
