@@ -3,7 +3,7 @@
 A batch is a minute of 10,000 GPUs, six samples of each, in one transaction; the bare COPY of it is another, into a
 table without index or checks. Rounds alternate. How long one look takes by itself, 10,000 rows, stands beside it. A
 job's day (8 GPUs, steps of 5 minutes) is read when there is one day, and again after 90: of 1,000 GPUs the hours, of
-16 of them 30 days of minutes.
+16 of them 30 days of minutes. At last the sum of an hour by users and projects, with a job on each of the 10,000 GPUs.
 """
 
 import time
@@ -70,6 +70,7 @@ async def _measure(url: str) -> list[Figure]:
     short = await _times(uow, ids, now)
     await _add_past(own, now, 90)
     recent, old = await _times(uow, ids, now), await _times(uow, ids, now - 20 * _DAY)
+    summed = await _times_to_sum_up(uow, own, now - 26 * timedelta(hours=1))
     await own.dispose()
     await opened.dispose()
     read = (
@@ -82,6 +83,7 @@ async def _measure(url: str) -> list[Figure]:
         Figure(
             "a job's day with 90 days ÷ with one", "x", [min(recent) / min(short)], 1.5, at_least=False, detail=read
         ),
+        Figure("summing up an hour of 10,000 GPUs in jobs", " s", summed, 5, at_least=False),
     ]
 
 
@@ -187,3 +189,58 @@ async def _add_past(own: AsyncEngine, now: datetime, days: int) -> None:
     async with own.connect() as connection:
         autocommit = await connection.execution_options(isolation_level="AUTOCOMMIT")
         await autocommit.execute(text("VACUUM ANALYZE gpu_minutes, gpu_hours"))
+
+
+async def _times_to_sum_up(uow: UnitOfWorkFactory, own: AsyncEngine, end: datetime) -> list[float]:
+    """Seconds of each sum of the hour before `end`, in which each GPU was in a job of one of 200 users."""
+    hour = end.replace(minute=0) - timedelta(hours=1)
+    during = {"start": hour - timedelta(hours=1), "end": hour + timedelta(hours=2)}
+    async with own.begin() as connection:
+        await connection.execute(
+            text(
+                f"INSERT INTO gpu_minutes (at, gpu_id, samples, {_LEVELS}) SELECT t, g.id, 6, {_VALUES} FROM gpus g, "
+                "generate_series(CAST(:start AS timestamptz), CAST(:end AS timestamptz), interval '1 min') t "
+                "ON CONFLICT DO NOTHING"
+            ),
+            {"start": hour, "end": hour + timedelta(minutes=59)},
+        )
+        await connection.execute(
+            text(
+                "INSERT INTO users (name, role, created_at) SELECT 'summed-' || n, 'user', now() "
+                "FROM generate_series(1, 200) n"
+            )
+        )
+        await connection.execute(
+            text(
+                "INSERT INTO reservations (id, kind, user_id, status, reason_code, reason, gpus, gpu_type, nodes, "
+                "duration, priority, workload, created_at, changed_at, attempt, started_at, finished_at, exit_code) "
+                "SELECT 'job-s' || g.id, 'job', (SELECT min(id) FROM users WHERE name LIKE 'summed-%') + g.id % 200, "
+                "'succeeded', 'succeeded', 'Over.', 1, g.gpu_type, 1, interval '3 hours', 0, "
+                """'{"command": ["true"]}', CAST(:start AS timestamptz), CAST(:end AS timestamptz), 1, """
+                "CAST(:start AS timestamptz), CAST(:end AS timestamptz), 0 FROM gpus g ORDER BY g.id"
+            ),
+            during,
+        )
+        await connection.execute(
+            text(
+                "INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, released_at, "
+                "created_at) SELECT 'job-s' || g.id, 1, g.id, 0, "
+                "tstzrange(CAST(:start AS timestamptz), CAST(:end AS timestamptz)), false, "
+                "CAST(:end AS timestamptz), CAST(:start AS timestamptz) FROM gpus g"
+            ),
+            during,
+        )
+    async with own.connect() as connection:
+        autocommit = await connection.execution_options(isolation_level="AUTOCOMMIT")
+        await autocommit.execute(text("VACUUM ANALYZE gpu_minutes, reservations, allocations"))
+    found = []
+    for _ in range(ROUNDS):
+        begun = time.monotonic()
+        async with uow() as work:
+            await work.gpu_use.sum_up(hour)
+        found.append(time.monotonic() - begun)
+    async with own.connect() as connection:
+        count = "SELECT sum(samples) FROM gpu_use_sums WHERE at = :hour"
+        if (await connection.execute(text(count), {"hour": hour})).scalar_one() != GPUS * 360:
+            raise RuntimeError("not all samples were summed up")
+    return found
