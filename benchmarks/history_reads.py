@@ -20,7 +20,7 @@ BY_KEY = frozenset(
     drop_plans_within move_booked_cards drop_booked_cards place_booked_cards cut_within close_booked_cards
     record_booking put_feed remove_feed feed_owner check_deferred_constraints database_time lease_is_held
     append_event claim_key answer_of_key store_answer principal_of_digest create_user user_by_name disable_user
-    settle_user unsettle_users create_token token_reach renew_token revoke_tokens enable_user
+    move_to_end settle_user unsettle_users create_token token_reach renew_token revoke_tokens enable_user
     forget_tokens revoke_token touch_tokens lock_inventory write_nodes
     write_gpus touch_nodes record_inventory_events lock_node fence_node unfence_node cordon_node uncordon_node
     nodes_without_power add_window add_to_window lock_window update_window close_window late_on_window

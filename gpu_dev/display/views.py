@@ -144,12 +144,14 @@ TERMINAL: "View[JobTerminal]" = View(
 
 
 def idle_words(job: "Job") -> str:
-    """`since 14:05; the job ends at 14:35 if its GPUs still are`; empty without a warning."""
+    """`since 14:05; its GPUs go to others at 14:35 if they still are`; empty without a warning."""
     if job.idle is None:
         return ""
     since = f"since {local_time(job.idle.since)}"
     release_at = job.idle.release_at
-    return since if release_at is None else f"{since}; the job ends at {local_time(release_at)} if its GPUs still are"
+    return (
+        since if release_at is None else f"{since}; its GPUs go to others at {local_time(release_at)} if they still are"
+    )
 
 
 def preemption_words(job: "Job") -> str:

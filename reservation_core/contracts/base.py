@@ -224,7 +224,7 @@ class IdleOut(Wire):
     since: Annotated[Time, Field(description="Since when all its GPUs are idle.")]
     warned_at: Time
     release_at: Annotated[
-        Time | None, Field(description="When the job is ended if they still are. Null: the rule only warns.")
+        Time | None, Field(description="When they go to others if they still are. Null: the rule only warns.")
     ]
 
 

@@ -85,7 +85,8 @@ def _require_thousandths(value: float) -> float:
 class IdleRuleIn(Wire):
     """A job is idle when each of its GPUs computed for less than `below` (0 to 1) of the last `window`.
 
-    It is warned then, and ended when it is idle for `grace` more and `then` is `release`. No sample counts as use.
+    It is warned then. When it is idle for `grace` more, `then` says what follows: `release` ends it, and `requeue` puts
+    it at the end of the queue (and ends a session). No sample counts as use.
     """
 
     below: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False), AfterValidator(_require_thousandths)] = 0.1

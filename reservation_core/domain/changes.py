@@ -113,7 +113,9 @@ class IdleOver:
 
 @dataclass(frozen=True, slots=True)
 class IdleReleaseDue:
-    """The GPUs of a warned job are idle still, and the policy releases them."""
+    """The GPUs of a warned job are idle still, and the policy releases them. `requeue`: the job waits again then."""
+
+    requeue: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +305,11 @@ class TakeGpus:
 
 
 @dataclass(frozen=True, slots=True)
+class MoveToEnd:
+    """Give the reservation the last place of its priority in the queue."""
+
+
+@dataclass(frozen=True, slots=True)
 class AvoidNodes:
     """Use the nodes of this attempt again only if no others exist."""
 
@@ -331,6 +338,7 @@ Effect = (
     | MoveDeadline
     | SignalPods
     | SetRangeEnd
+    | MoveToEnd
     | ReleaseGpus
     | TakeGpus
     | AvoidNodes

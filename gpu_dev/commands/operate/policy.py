@@ -262,7 +262,7 @@ def _read_idle(text: str) -> dict[str, Any]:
     if idle is None or not all(LEAST <= length <= LONGEST for length in (idle.window, idle.grace)):
         raise UsageError(
             f"{text!r} is no rule about idle GPUs. Write how little use is idle, for how long, how long a warning "
-            "lasts, and `warn` or `release`: idle=10%,1h,30m,release. Both times are from a minute to a day."
+            "lasts, and `warn`, `requeue` or `release`: idle=10%,1h,30m,release. Both times are from a minute to a day."
         )
     return {
         "below": idle.below,

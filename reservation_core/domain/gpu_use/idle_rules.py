@@ -15,10 +15,16 @@ _LENGTHS = 2
 
 
 class IdleThen(StrEnum):
-    """What follows when the grace time of a warning is over: nothing, or the end of the job."""
+    """What follows when the grace time of a warning is over: nothing, the job's end, or its way back to the queue."""
 
     WARN = "warn"
+    REQUEUE = "requeue"
     RELEASE = "release"
+
+    @property
+    def gives_back(self) -> bool:
+        """Whether the GPUs go to others."""
+        return self is not IdleThen.WARN
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +87,7 @@ def gentlest(rules: Iterable[IdleRule | None]) -> IdleRule | None:
         min(rule.below for rule in known),
         max(rule.window for rule in known),
         max(rule.grace for rule in known),
-        IdleThen.RELEASE if all(rule.then is IdleThen.RELEASE for rule in known) else IdleThen.WARN,
+        min((rule.then for rule in known), key=list(IdleThen).index),
     )
 
 

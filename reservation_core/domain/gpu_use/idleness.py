@@ -79,7 +79,9 @@ class WarningOver:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseDue:
-    """The job was warned in time and is idle still: its GPUs are to be released."""
+    """The job was warned in time and is idle still: its GPUs are to be released. `requeue`: it waits again then."""
+
+    requeue: bool = False
 
 
 IdleVerdict = WarningDue | WarningOver | ReleaseDue
@@ -110,15 +112,15 @@ def judge(
     if warning is None:
         if rule is None or not idle:
             return None
-        return WarningDue(IdleWarning(window.begin, now, now + rule.grace if rule.then is IdleThen.RELEASE else None))
+        return WarningDue(IdleWarning(window.begin, now, now + rule.grace if rule.then.gives_back else None))
     releases = warning.release_at is not None
-    if rule is None or not idle or (rule.then is IdleThen.RELEASE) != releases or warning.warned_at > now:
+    if rule is None or not idle or rule.then.gives_back != releases or warning.warned_at > now:
         return WarningOver()
     if any(_used_since(window.looks_back_to(warning), points, rule.below, window) for points in use.values()):
         return WarningOver()
     if warning.release_at is None or now < max(warning.release_at, warning.warned_at + rule.grace):
         return None
-    return ReleaseDue() if fresh >= use.keys() else None
+    return ReleaseDue(rule.then is IdleThen.REQUEUE) if fresh >= use.keys() else None
 
 
 def _is_idle(

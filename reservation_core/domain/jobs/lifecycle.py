@@ -34,6 +34,7 @@ from reservation_core.domain.changes import (
     KeepRequested,
     LeftAlone,
     MoveDeadline,
+    MoveToEnd,
     NodeFenced,
     PodsFinished,
     PodsGone,
@@ -118,7 +119,7 @@ def transition(reservation: Reservation, event: Event, now: datetime) -> Decisio
         case IdleOver():
             return clear_idle(reservation, now)
         case IdleReleaseDue():
-            return release_idle(reservation, now)
+            return release_idle(reservation, now, requeue=event.requeue)
         case KeepRequested():
             return keep(reservation, event, now)
         case SignalDue():
@@ -293,7 +294,8 @@ def _close(reservation: Reservation, now: datetime) -> Decision:
         return reservation, ()  # no pod exists, but one may still be created: keep its GPUs until then
     if is_preempted(reservation):
         record = Record(JobEventKind.REQUEUED, data={"attempt": reservation.attempt})
-        return queued_again(counted(reservation)), (ReleaseGpus(reservation.started_at), WakePlanner(), record)
+        back = (MoveToEnd(),) if reservation.reason.code is ReasonCode.IDLE else ()
+        return queued_again(counted(reservation)), (ReleaseGpus(reservation.started_at), *back, WakePlanner(), record)
     if reservation.outcome is JobStatus.QUEUED and reservation.started_at is not None:
         return _close(replace(reservation, outcome=JobStatus.FAILED, reason=TOO_LATE), now)
     if reservation.outcome is JobStatus.QUEUED:

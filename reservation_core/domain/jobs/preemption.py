@@ -116,6 +116,8 @@ def ended_before_asking(reservation: Reservation, event: PodsFinished) -> bool:
 def counted(reservation: Reservation) -> Reservation:
     """A job that `is_preempted`, with one preemption more and what its owner reads while it waits."""
     detail = f"Attempt {reservation.attempt} gave its GPUs back. It waits at its place in the queue again."
+    if reservation.reason.code is ReasonCode.IDLE:
+        detail = f"Attempt {reservation.attempt} left its GPUs idle. It waits at the end of the queue."
     terms = replace(reservation.preemption, times=reservation.preemption.times + 1)
     return replace(reservation, reason=Reason(ReasonCode.PREEMPTED, detail), preemption=terms)
 

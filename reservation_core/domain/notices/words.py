@@ -125,7 +125,7 @@ def _describe_use(
         case NoticeKind.IDLE:
             return _describe_idle(occurrence, about)
         case NoticeKind.PREEMPTED:
-            happened = f"{_named(about)} gives its GPUs back and waits at its place in the queue again."
+            happened = f"{_named(about)} gives its GPUs back and waits in the queue again."
             return happened, f"It will run its command from the start. Where it stands: `gpu-dev explain {about.id}`."
         case NoticeKind.GPU_HEALTH | NoticeKind.DIGEST:  # a digest is of no reservation
             return job_gpu_words(occurrence.data, _named(about, begins=False))
@@ -140,7 +140,7 @@ def _describe_idle(occurrence: NoticedEvent, about: NotifiedReservation) -> tupl
     keep = f"`gpu-dev keep {about.id}`"
     if release_at is None:
         return happened, f"End the job if you don't need it: `gpu-dev cancel {about.id}`. If you do, keep it: {keep}."
-    return happened, f"The job ends at {_format(release_at)} if they still are. If you need it, keep it: {keep}."
+    return happened, f"They go to others at {_format(release_at)} if they still are. If you need it, keep it: {keep}."
 
 
 _BookingKind = Literal[

@@ -184,6 +184,6 @@ def _event_of(verdict: IdleVerdict) -> Event:
         case WarningOver():
             return IdleOver()
         case ReleaseDue():
-            return IdleReleaseDue()
+            return IdleReleaseDue(verdict.requeue)
         case _:
             assert_never(verdict)

@@ -152,7 +152,7 @@ def test_an_idle_job_is_explained(release_at: datetime | None) -> None:
     job = a_job(status="running", reason={"code": "running", "detail": "It runs."}, idle=idle)
     said = as_text(explain(job, []))
     assert "Its GPUs have been idle since " in said
-    assert ("the job ends at" in said) == (release_at is not None)
+    assert ("its GPUs go to others at" in said) == (release_at is not None)
     assert f"gpu-dev keep {job.id}" in said
 
 

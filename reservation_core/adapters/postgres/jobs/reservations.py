@@ -24,6 +24,7 @@ from reservation_core.domain.changes import (
     DecidedChange,
     DeletePods,
     MoveDeadline,
+    MoveToEnd,
     Record,
     ReleaseGpus,
     Replan,
@@ -202,6 +203,8 @@ class Reservations(JobViews):
             ids, ran_froms = zip(*released, strict=True)
             parameters = {"ids": list(ids), "ran_froms": list(ran_froms), "counted": self._counted()}
             await self._connection.execute(statement("release_allocations"), parameters)
+        if last := [c.after.id for c in changes if any(isinstance(e, MoveToEnd) for e in c.effects)]:
+            await self._connection.execute(statement("move_to_end"), {"ids": last})
         await self._take_cards(changes)
 
     async def _move_range_ends(self, ends: Sequence[tuple[DecidedChange, datetime]]) -> None:

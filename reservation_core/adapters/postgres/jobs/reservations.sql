@@ -209,3 +209,7 @@ WITH fitting AS (
 SELECT pgmq.send_batch('pod_operations', array_agg(message)) FROM fitting
 WHERE NOT EXISTS (SELECT FROM pgmq.q_pod_operations q WHERE q.message = fitting.message)
 HAVING count(*) > 0;
+
+-- name: move_to_end
+-- The last places in the queue for these, as if they were submitted now. Their rows are locked.
+UPDATE reservations SET seq = DEFAULT WHERE id = ANY(CAST(:ids AS text[]));

@@ -8,7 +8,9 @@ from reservation_core.domain.errors import NotIdleError
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.gpu_use.idle_rules import IdleWarning
 from reservation_core.domain.jobs.arrays import element_named
+from reservation_core.domain.jobs.preemption import end_to_wait_again
 from reservation_core.domain.model import JobStatus, Reason, ReasonCode, Reservation
+from reservation_core.domain.request_terms import REQUEUES
 from reservation_core.domain.short_durations import written
 
 
@@ -27,17 +29,24 @@ def clear_idle(reservation: Reservation, now: datetime) -> Decision:
     return replace(reservation, idle=None, idle_from=now), (Record(JobEventKind.IDLE_WARNING_OVER),)
 
 
-def release_idle(reservation: Reservation, now: datetime) -> Decision:
-    """End a job whose warning is over, for its GPUs; never before the time that it was told."""
+def release_idle(reservation: Reservation, now: datetime, *, requeue: bool) -> Decision:
+    """End a job whose warning is over, for its GPUs; never before the time that it was told.
+
+    With `requeue` it waits again, unless it is a session, which has nothing to run, or has given GPUs back `REQUEUES`
+    times: a command that hangs would go on for ever.
+    """
     warning = reservation.idle
     if reservation.status is not JobStatus.RUNNING or warning is None or warning.release_at is None:
         return reservation, ()
     if now < warning.release_at:
         return reservation, ()
-    detail = (
-        f"Its GPUs were idle for {written(now - warning.since)} and go to others. Next time end a job that you don't"
-        " need, or keep it when you are warned: `gpu-dev keep ID`."
-    )
+    idle = f"Its GPUs were idle for {written(now - warning.since)} and go to others."
+    if requeue and reservation.workload.command and reservation.preemption.times < REQUEUES:
+        detail = f"{idle} It goes to the end of the queue; there is nothing to do."
+        after, effects = end_to_wait_again(reservation, now, detail)
+        after = replace(after, reason=Reason(ReasonCode.IDLE, detail))
+        return after, (*effects, Record(JobEventKind.IDLE_RELEASED, data=_data(warning)))
+    detail = f"{idle} Next time end a job that you don't need, or keep it when you are warned: `gpu-dev keep ID`."
     after = replace(
         reservation,
         status=JobStatus.ENDING,

@@ -1,5 +1,6 @@
 """Idle jobs are warned and released by the policy, and nothing else is."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -92,6 +93,28 @@ async def test_an_idle_job_is_warned_and_then_ended_and_its_gpus_go_to_the_next(
     kinds = await world.kinds(job_id)
     assert [kind for kind in kinds if "idle" in kind] == ["idle_warning", "idle_released"]
     assert kinds[-1] == "expired"
+
+
+async def test_a_job_that_is_requeued_waits_behind_all_others_and_runs_again(world: World, use: Use) -> None:
+    await rule(world, replace(RELEASE, then=IdleThen.REQUEUE))
+    job_id = await world.ran(gpus=2, nodes=2)
+    others = [await world.submitted(gpus=2, nodes=2) for _ in range(2)]
+    await use.pass_minutes(12)
+    assert await use.look() == WARNED
+    await use.pass_minutes(5)
+    assert await use.look() == RELEASED
+    await world.operate()
+    await world.see(*(world.cluster.show(pod(job_id, rank), PodPhase.GONE) for rank in range(2)))
+    row = await world.row(job_id)
+    assert (row.status, row.preemption.times) == (JobStatus.QUEUED, 1)
+    assert row.seq > max([(await world.row(other)).seq for other in others])
+    world.clock.go_on(MINUTE)
+    await world.plan()
+    assert [(await world.row(one)).status for one in (*others, job_id)] == [
+        JobStatus.STARTING, JobStatus.QUEUED, JobStatus.QUEUED,
+    ]  # fmt: skip
+    assert (await world.kinds(job_id))[-4:] == ["idle_warning", "preempted", "idle_released", "requeued"]
+    assert (await world.view(job_id)).reservation.attempt == 1
 
 
 async def test_one_busy_gpu_of_a_gang_keeps_all(world: World, use: Use) -> None:

@@ -51,7 +51,7 @@ def draw_history(chance: random.Random) -> History:
         chance.choice([0.01, 0.05, 0.1, 0.1, 0.3]),
         timedelta(minutes=chance.choice([1, 5, 10, 20])),
         timedelta(minutes=chance.choice([1, 3, 10])),
-        chance.choice([IdleThen.RELEASE, IdleThen.RELEASE, IdleThen.RELEASE, IdleThen.WARN]),
+        chance.choice([IdleThen.RELEASE, IdleThen.RELEASE, IdleThen.REQUEUE, IdleThen.WARN]),
     )
     started_s = chance.randrange(0, 1200)
     length_s = int(3 * (rule.window + rule.grace).total_seconds()) + chance.randrange(0, 1200)

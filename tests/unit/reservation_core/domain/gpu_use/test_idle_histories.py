@@ -55,7 +55,7 @@ class Oracle:
         if self.warned is None:
             return "warn" if idle else ""
         _, warned_at, release_at = self.warned
-        if rule is None or not idle or (rule.then is IdleThen.RELEASE) is (release_at is None) or warned_at > now:
+        if rule is None or not idle or (rule.then is not IdleThen.WARN) is (release_at is None) or warned_at > now:
             return "over"
         if self.was_used(rule, warned_at, now, real):
             return "over"

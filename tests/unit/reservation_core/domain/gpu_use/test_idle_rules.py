@@ -38,5 +38,7 @@ def test_gpus_of_several_types_have_the_gentlest_rule() -> None:
     strict, gentle = IdleRule(0.2, MINUTE, HOUR, IdleThen.RELEASE), IdleRule(0.1, HOUR, MINUTE)
     assert gentlest([strict]) == strict
     assert gentlest([strict, gentle]) == IdleRule(0.1, HOUR, HOUR, IdleThen.WARN)
+    back = IdleRule(0.3, MINUTE, MINUTE, IdleThen.REQUEUE)
+    assert gentlest([strict, back]) == IdleRule(0.2, MINUTE, HOUR, IdleThen.REQUEUE)
     assert gentlest([strict, None]) is None
     assert gentlest([]) is None

@@ -8,17 +8,22 @@ import pytest
 from reservation_core.domain.changes import (
     CancelRequested,
     DeletePods,
+    Effect,
     ExtendRequested,
     GpusIdle,
+    GpusNeeded,
     IdleOver,
     IdleReleaseDue,
     KeepRequested,
+    MoveToEnd,
     PodsFinished,
+    PodsGone,
 )
 from reservation_core.domain.errors import NotIdleError
 from reservation_core.domain.gpu_use.idle_rules import IdleWarning
 from reservation_core.domain.jobs.lifecycle import transition
-from reservation_core.domain.model import JobStatus, ReasonCode, Reservation
+from reservation_core.domain.model import JobStatus, PodWorkload, ReasonCode, Reservation
+from reservation_core.domain.request_terms import REQUEUES, Preemption
 from tests.unit.reservation_core.domain.jobs.test_lifecycle import HOUR, T0, queued, running
 
 MINUTE = timedelta(minutes=1)
@@ -45,6 +50,41 @@ def test_it_is_not_ended_before_the_time_that_its_owner_was_told() -> None:
     # Its command takes SIGTERM and ends well, or dies of it: it was ended all the same.
     ended, _ = transition(late, PodsFinished(T0 + 31 * MINUTE, 0), T0 + 31 * MINUTE)
     assert (ended.outcome, ended.reason.code) == (JobStatus.EXPIRED, ReasonCode.IDLE)
+
+
+def back(job: Reservation) -> tuple[Reservation, tuple[Effect, ...]]:
+    """After its pods have ended and are gone."""
+    at = T0 + 31 * MINUTE
+    ended, _ = transition(job, PodsFinished(at, 0), at)
+    return transition(ended, PodsGone(), at)
+
+
+def test_it_goes_to_the_end_of_the_queue() -> None:
+    due = T0 + 30 * MINUTE
+    job = replace(warned(), workload=PodWorkload(("train",)))
+    late, effects = transition(job, IdleReleaseDue(requeue=True), due)
+    assert (late.status, late.outcome, late.reason.code) == (JobStatus.ENDING, JobStatus.QUEUED, ReasonCode.IDLE)
+    assert isinstance(effects[0], DeletePods)
+    after, effects = back(late)
+    assert (after.status, after.preemption.times, after.preemption.asked_at, after.idle) == (
+        JobStatus.QUEUED,
+        1,
+        None,
+        None,
+    )
+    assert "left its GPUs idle. It waits at the end of the queue." in after.reason.detail
+    assert MoveToEnd() in effects
+    preemptible = replace(job, preemption=Preemption(preemptible=True))
+    assert MoveToEnd() not in back(transition(preemptible, GpusNeeded(), due)[0])[1]
+
+
+def test_a_session_and_a_job_that_hangs_each_time_are_ended() -> None:
+    job = replace(warned(), workload=PodWorkload(("train",)))
+    session = replace(job, workload=PodWorkload())
+    often = replace(job, preemption=replace(job.preemption, times=REQUEUES))
+    for row in (session, often):
+        late, _ = transition(row, IdleReleaseDue(requeue=True), T0 + 30 * MINUTE)
+        assert (late.outcome, late.reason.code) == (JobStatus.EXPIRED, ReasonCode.IDLE)
 
 
 def test_without_a_warning_or_with_one_that_only_warns_it_is_not_ended() -> None:
