@@ -5,6 +5,7 @@ from tests.mutants.mutant import Mutant
 LIFE = "tests/unit/reservation_core/domain/jobs/test_preemption.py"
 HISTORIES = "tests/unit/reservation_core/domain/planning/test_preemptible_jobs.py"
 LEDGER = "tests/integration/reservation_core/usecases/running/test_preemption.py"
+ARRAYS = "tests/integration/reservation_core/usecases/jobs/test_arrays.py"
 RULES = "reservation_core/domain/jobs/preemption.py"
 LEASES = "reservation_core/adapters/postgres/jobs/leases.sql"
 
@@ -112,5 +113,45 @@ PREEMPTION = (
         "CHECK (status <> 'queued' OR (preempted_at IS NULL AND signalled_at IS NULL)) NOT VALID",
         "CHECK (status IS NOT NULL) NOT VALID",
         (f"{LEDGER}::test_the_database_keeps_the_terms",),
+    ),
+    Mutant(
+        "a booking that begins now leaves preemptible jobs their ranges",
+        "A booking that begins now takes the GPUs of preemptible jobs",
+        RULES,
+        "    return replace(after, range_end=booked_at), (SetRangeEnd(booked_at), WakePlanner(), *effects)\n",
+        "    return after, effects\n",
+        (f"{LEDGER}::test_a_booking_that_begins_now_takes_the_gpus_of_those_that_lose_least",),
+    ),
+    Mutant(
+        "a booking takes the GPUs of any preemptible job",
+        "A booking that begins now takes the GPUs of the jobs that lose the least",
+        "reservation_core/usecases/bookings/take_lent_gpus.py",
+        "                if gpu.gpu_id not in holders or holders[gpu.gpu_id] in choice.victims\n",
+        "",
+        ("tests/unit/reservation_core/usecases/bookings/test_take_lent_gpus.py",),
+    ),
+    Mutant(
+        "without promises nobody is made room for",
+        "Preemptible jobs make room for the first in the queue also without promises",
+        "reservation_core/domain/planning/slot_decisions.py",
+        "        promises = max(promises, 1)\n",
+        "        pass\n",
+        (f"{LEDGER}::test_without_promises_the_first_in_the_queue_is_made_room_for",),
+    ),
+    Mutant(
+        "an idle job keeps its place in the queue",
+        "A job that left its GPUs idle goes to the end of the queue",
+        "reservation_core/domain/jobs/lifecycle.py",
+        "(MoveToEnd(),) if reservation.reason.code is ReasonCode.IDLE else ()",
+        "()",
+        ("tests/unit/reservation_core/domain/jobs/test_idle_jobs.py::test_it_goes_to_the_end_of_the_queue",),
+    ),
+    Mutant(
+        "an array whose step fails holds up others",
+        "An array whose step fails rests, and the others go on",
+        "reservation_core/usecases/jobs/arrays.py",
+        "            errors.append(error)\n",
+        "            raise\n",
+        (f"{ARRAYS}::test_a_bad_array_lets_others_of_the_same_look_go_on_and_rests_longer_each_time",),
     ),
 )

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.integration.gpu_dev.conftest import System
+from tests.waiting import eventually_sync
 
 WAITS = ("sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done")
 
@@ -36,6 +37,21 @@ def test_a_session_by_sbatch_has_its_signal(system: System) -> None:
     assert shown(system, job)["end_signal"] == {"signal": "USR1", "before": "PT1M"}
     assert "preemption" not in shown(system, job) or shown(system, job)["preemption"] is None
     system.cli("cancel", job)
+
+
+def test_a_booking_for_now_gets_the_gpus_of_a_preemptible_job(system: System) -> None:
+    yielding = system.cli("submit", "-g4", "-d10m", "--preemptible", "--", *WAITS).stdout.strip()
+    eventually_sync(lambda: shown(system, yielding)["status"] == "running")
+    said = system.cli("book", "create", "-g", "2", "-s", "now", "-d", "10m", who="bob")
+    assert said.returncode == 0, said.stderr
+    [booking] = json.loads(system.cli("book", "list", "-o", "json", who="bob").stdout)["items"]
+    within = system.cli("submit", "-g2", "-d5m", "--booking", booking["id"], "--", *WAITS, who="bob").stdout.strip()
+    job = ("show", within, "-o", "json")
+    eventually_sync(lambda: json.loads(system.cli(*job, who="bob").stdout)["status"] == "running")
+    found = shown(system, yielding)
+    assert (found["status"], found["preemption"]["done"]) == ("queued", 1)
+    for one, who in ((within, "bob"), (yielding, "alice")):
+        system.cli("cancel", one, who=who)
 
 
 @pytest.mark.parametrize(
