@@ -127,7 +127,7 @@ async def test_rules_are_set_read_changed_and_dropped_on_record(root: httpx.Asyn
         ("default", {"idle": {"below": 0.0001}}, 422),
         ("default", {"idle": {"window": 59}}, 422),
         ("default", {"idle": {"grace": "P2D"}}, 422),
-        ("default", {"idle": {"then": "requeue"}}, 422),
+        ("default", {"idle": {"then": "cancel"}}, 422),
         ("default", {"idle": {"until": "PT1H"}}, 422),
         ("user:nobody", {"max_gpus": 1}, 404),
         ("project:nothing", {"max_gpus": 1}, 404),
@@ -175,9 +175,11 @@ async def test_when_gpus_are_idle_is_a_rule(
     assert (await put(root, "user:alice", idle="unlimited"))["rules"]["idle"] == "unlimited"  # type: ignore[index]
     read = (await root.get("/v1/policy/user:alice,gpu_type:h100")).json()["rules"]["idle"]
     assert read == {**own, "window": "PT2H"}
+    await put(root, "user:bob", idle={**own, "then": "requeue"})
+    assert (await root.get("/v1/policy/user:bob")).json()["rules"]["idle"] == {**read, "then": "requeue"}
     events = (await execute(runtime, "SELECT data FROM events WHERE kind = 'policy_changed' ORDER BY id")).all()
     assert [event.data["after"]["idle"] for event in events] == [
-        "10%,1h,30m,warn", "5%,2h,1h,release", "unlimited",
+        "10%,1h,30m,warn", "5%,2h,1h,release", "unlimited", "5%,2h,1h,requeue",
     ]  # fmt: skip
     job = (await alice.post("/v1/policy/explain", json={"gpus": 1, "gpu_type": "h100", "duration": "PT1H"})).json()
     scope = "user:alice,gpu_type:h100"
