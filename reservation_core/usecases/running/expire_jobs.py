@@ -102,6 +102,11 @@ async def expire(
 
 async def end_due(uow_factory: UnitOfWorkFactory, clock: Clock, warn_before_s: Sequence[int]) -> EndReport:
     """End due jobs, and warn jobs whose end is near (`warn_before_s`: seconds before it)."""
+    async with uow_factory(one_statement=True) as uow:
+        next_end = await uow.reservations.next_end()
+    ahead = timedelta(seconds=max(warn_before_s, default=0))
+    if next_end is None or next_end > clock.now() + ahead:
+        return EndReport(0, 0, next_end)
     ended = await _each_batch(uow_factory, clock, _due, lambda _row, _now: EndReached())
     warned = await _each_batch(uow_factory, clock, _warnable(warn_before_s), _warning(sorted(warn_before_s)))
     async with uow_factory(one_statement=True) as uow:

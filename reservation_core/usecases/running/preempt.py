@@ -35,6 +35,9 @@ class PreemptionReport:
 async def preempt(uow_factory: UnitOfWorkFactory, clock: Clock, turnaround: timedelta) -> PreemptionReport:
     """Signal, ask and renew once. Pods may need `turnaround` to end."""
     needs = needs_of(turnaround)
+    async with uow_factory(one_statement=True) as uow:
+        if not await uow.leases.apply(clock.now()):
+            return PreemptionReport(0, 0, 0)
 
     async def signals_due(uow: UnitOfWork, now: datetime) -> list[str]:
         return await uow.leases.signals_due(now, _BATCH)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from reservation_core.adapters.postgres.connection import direct
 from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.jobs.reservations import LEDGER_CONSTRAINTS, violates
 
@@ -27,6 +28,11 @@ class Leases:
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
+
+    async def apply(self, now: datetime) -> bool:
+        """Whether any job runs that is preemptible, or that gets its signal now."""
+        [row] = await direct.fetch(self._connection, "terms_apply", {"now": now})
+        return bool(row["found"])
 
     async def signals_due(self, now: datetime, limit: int) -> list[str]:
         """Running jobs whose end is so near that they get their signal."""

@@ -1,3 +1,9 @@
+-- name: terms_apply
+-- Whether the rest has anything to look at: some jobs run that are preemptible, or get their signal now.
+SELECT EXISTS (SELECT FROM reservations WHERE status = 'running'
+               AND (preemptible OR end_signal IS NOT NULL AND signalled_at IS NULL
+                                   AND ends_at - end_signal_before <= CAST(:now AS timestamptz))) AS found;
+
 -- name: end_signals_due
 -- Running jobs so near to their end that they get the signal that they asked for.
 SELECT id FROM reservations
