@@ -51,7 +51,7 @@ class ChainStanding:
 
 async def chain_events(uow_factory: UnitOfWorkFactory, batch: int = BATCH) -> int:
     """Chain the next events; returns their number. 0: there are none, or another process chains or still writes."""
-    async with uow_factory() as uow:
+    async with uow_factory(one_statement=True) as uow:
         head = (await uow.audit_chain.head()).link
         ahead = await uow.audit_chain.ahead(head.event_id, batch)
         if ahead is None:

@@ -1,11 +1,10 @@
 """The audit log's chain of digests in PostgreSQL."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row
-
+from reservation_core.adapters.postgres.connection import direct
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.history.audit_chain import AuditedEvent, Link, Removals
 from reservation_core.ports.history.audit_chain import ChainHead, EventsAhead
@@ -19,8 +18,8 @@ class AuditChain(StatementRunner):
         return (await self._run("take_turn_at_chain")).scalar_one_or_none() is not None
 
     async def head(self) -> ChainHead:
-        row = (await self._run("chain_head")).one()
-        return ChainHead(_link(row), row.chained_at)
+        [row] = await direct.fetch(self._connection, "chain_head", {})
+        return ChainHead(_link(row), row["chained_at"])
 
     async def start(self) -> int:
         """The position of the oldest link; later links can be verified."""
@@ -29,8 +28,8 @@ class AuditChain(StatementRunner):
 
     async def ahead(self, after: int, limit: int) -> EventsAhead | None:
         """The next events after an id; None without any."""
-        row = (await self._run("events_ahead", after=after, limit=limit)).one()
-        return None if row.through is None else EventsAhead(row.through, row.unbroken)
+        [row] = await direct.fetch(self._connection, "events_ahead", {"after": after, "limit": limit})
+        return None if row["through"] is None else EventsAhead(row["through"], row["unbroken"])
 
     async def writers(self) -> frozenset[str]:
         """Open transactions that may have recorded events, by their locks."""
@@ -55,7 +54,9 @@ class AuditChain(StatementRunner):
 
     async def links(self, start: int, limit: int) -> Sequence[Link]:
         """Links from a position on."""
-        return [_link(row) for row in await self._run("chain_links", start=start, limit=limit)]
+        return [
+            _link(row) for row in await direct.fetch(self._connection, "chain_links", {"start": start, "limit": limit})
+        ]
 
     async def first_since(self, at: datetime) -> int | None:
         """The position of the first link that was appended at a time or later."""
@@ -78,5 +79,5 @@ class AuditChain(StatementRunner):
         return (await self._run("trim_chain", limit=limit)).rowcount
 
 
-def _link(row: Row[Any]) -> Link:
-    return Link(row.position, row.event_id, row.at, row.content.hex(), row.digest.hex())
+def _link(row: Mapping[str, Any]) -> Link:
+    return Link(row["position"], row["event_id"], row["at"], row["content"].hex(), row["digest"].hex())
