@@ -8,7 +8,7 @@ from reservation_core.runtime.settings.components import ProcessorSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.jobs.arrays import RestingArrays, settle_arrays
 
-REST_S = 0.05
+REST_S = 0.2
 """Between two looks: each event of the audit log wakes this, and few are of elements."""
 
 

@@ -9,7 +9,7 @@ from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.jobs.dependencies import settle_dependants
 from reservation_core.usecases.repeat_lost_transactions import repeat_lost
 
-REST_S = 0.05
+REST_S = 0.2
 """Between two looks: each event of the audit log wakes this, and few are of jobs that others wait for."""
 
 

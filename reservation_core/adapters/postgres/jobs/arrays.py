@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
+from reservation_core.adapters.postgres.connection import direct
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.jobs.arrays import ArrayState
@@ -21,8 +22,8 @@ class Arrays(StatementRunner):
 
     async def with_news(self, limit: int, leave_out: Collection[str] = ()) -> list[str]:
         """Arrays that have to be looked at, other than those to leave out."""
-        rows = await self._run("arrays_with_news", leave_out=list(leave_out), scanned=_SCANNED, limit=limit)
-        return [row.array_id for row in rows]
+        parameters = {"leave_out": list(leave_out), "scanned": _SCANNED, "limit": limit}
+        return [row["array_id"] for row in await direct.fetch(self._connection, "arrays_with_news", parameters)]
 
     async def take_news(self, array_id: str) -> tuple[ArrayState, int] | None:
         """Count what has happened to the elements since the last time; the state, and how much it was.

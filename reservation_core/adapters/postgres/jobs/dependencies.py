@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from itertools import groupby
 
+from reservation_core.adapters.postgres.connection import direct
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.jobs.asked_dependencies import Dependency, DependencyWhen
 from reservation_core.domain.jobs.dependencies import KnownDependency
@@ -51,7 +52,7 @@ class Dependencies(StatementRunner):
 
     async def with_news(self, limit: int) -> list[str]:
         """Jobs that have to be looked at, as something that they wait for has started or ended."""
-        return [row.job_id for row in await self._run("jobs_with_news", limit=limit)]
+        return [row["job_id"] for row in await direct.fetch(self._connection, "jobs_with_news", {"limit": limit})]
 
     async def take_news(self, ids: Sequence[str]) -> int:
         """Take the news of these jobs, and count it. Lock the jobs before, and read what they wait for afterwards."""
