@@ -44,7 +44,7 @@ JOB_REASONS: dict[ReasonCode, str] = {
 BOOKING_REASONS: dict[BookingReason, str] = {
     BookingReason.WAITING_FOR_SLOT: "The booking is on the waitlist.",
     BookingReason.OFFERED: "A slot is free and offered; it is kept until the offer expires.",
-    BookingReason.BOOKED: "The booking is confirmed.",
+    BookingReason.BOOKED: "The booking is made.",
     BookingReason.MOVED: "The booking has another time or other GPUs than before.",
     BookingReason.IN_SLOT: "The booked time has begun.",
     BookingReason.WORKLOAD_REFUSED: "The job that the booking should start was refused.",

@@ -19,7 +19,8 @@ function bestPlace({ room, wanted }, before, after) {
   return places.find(([space]) => space >= wanted) ?? places.sort(([a], [b]) => b - a)[0];
 }
 
-function measured(entries) {
+/** Entries with labels, a list for each line, by their places; `offers`: slots that were found, which no label may cover. */
+function measured(entries, offers) {
   const lines = new Map();
   for (const entry of entries) {
     const label = entry.querySelector(".label");
@@ -29,8 +30,12 @@ function measured(entries) {
     if (!lines.has(line)) lines.set(line, []);
     lines.get(line).push({ entry, label, at, room: label.parentElement.clientWidth, wanted: label.scrollWidth });
   }
-  for (const line of lines.values()) line.sort((a, b) => a.at.left - b.at.left);
-  return [...lines.values()];
+  const slots = [...offers].map((offer) => offer.getBoundingClientRect());
+  return [...lines.values()].map((line) => {
+    const { top, bottom } = line[0].at;
+    const covered = slots.filter((slot) => slot.top < bottom && slot.bottom > top);
+    return { entries: line.sort((a, b) => a.at.left - b.at.left), covered };
+  });
 }
 
 /** The neighbour on a line to be merged with: rather one of the same owner's, rather the nearer one. */
@@ -53,19 +58,22 @@ export function placeLabels(place) {
     if (label.dataset.whole !== undefined) label.textContent = label.dataset.whole;
   }
   // All is measured before anything is written: each change between would lay all of it out anew.
-  const lines = measured(place.querySelectorAll(".ec-event:not(.heat-row, .ec-preview, .ec-ghost)"));
+  const entries = place.querySelectorAll(".ec-event:not(.heat-row, .ec-preview, .ec-ghost)");
+  const lines = measured(entries, place.querySelectorAll(".offer"));
   if (labels.length > 0) measure.font = getComputedStyle(labels[0]).font;
   return lines.flatMap((line) => placeLine(line, body));
 }
 
-function placeLine(line, { left, right }) {
+function placeLine({ entries: line, covered }, { left, right }) {
   const unnamed = [];
   let taken = left; // what stands beside the one before ends there
   line.forEach((one, number) => {
     const { entry, label, at, wanted } = one;
     const title = label.parentElement;
-    const after = (line[number + 1]?.at.left ?? right) - at.right - 2 * GAP;
-    const [room, where] = bestPlace(one, at.left - taken - 2 * GAP, after);
+    const behind = covered.filter((slot) => slot.right > at.right).map((slot) => Math.max(slot.left, at.right));
+    const ahead = covered.filter((slot) => slot.left < at.left).map((slot) => Math.min(slot.right, at.left));
+    const after = Math.min(line[number + 1]?.at.left ?? right, ...behind) - at.right - 2 * GAP;
+    const [room, where] = bestPlace(one, at.left - Math.max(taken, ...ahead) - 2 * GAP, after);
     taken = at.right;
     if (label.querySelector(".what") !== null) {
       if (wanted > room) title.classList.add("short");

@@ -45,7 +45,7 @@ class NoticeKind(StrEnum):
 
 
 KIND_MEANINGS: Mapping[NoticeKind, str] = {
-    NoticeKind.CONFIRMED: "A booking is confirmed.",
+    NoticeKind.CONFIRMED: "A booking is made.",
     NoticeKind.MOVED: "A booking has another time or other GPUs.",
     NoticeKind.CANCELLED: "A job or booking is cancelled.",
     NoticeKind.WAITLISTED: "A booking is put on the waitlist.",

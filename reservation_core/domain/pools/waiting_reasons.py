@@ -143,15 +143,17 @@ def behind_in_line(gpu_type: str | None) -> Reason:
 def taken_until_then(gpus: int, nodes: int, gpu_type: str | None, share: Share | None = None) -> Reason:
     """The reason of a job beside its estimated start: until then, others have what it could use."""
     of_type = "" if gpu_type is None else f"{gpu_type} "
+    wanted = sized_words(gpus, nodes, of_type)
     if share is not None:
         return Reason(
             ReasonCode.WAITING_FOR_GPUS,
-            f"Until then, others hold GPUs, CPUs or memory that it needs: {sized_words(gpus, nodes, of_type)} with "
-            f"{share_words(share)} for its whole duration. Less of them, or a shorter duration, may start sooner.",
+            "Until then, other jobs or bookings hold GPUs, CPUs or memory that it needs: "
+            f"{wanted} with {share_words(share)} for its whole duration. Less of them, or a shorter duration, may "
+            "start sooner.",
         )
     return Reason(
         ReasonCode.WAITING_FOR_GPUS,
-        f"Until then, others hold GPUs that it needs: {sized_words(gpus, nodes, of_type)} for its whole duration. "
+        f"Until then, other jobs or bookings hold GPUs that it needs: {wanted} for its whole duration. "
         "Fewer GPUs, another type or a shorter duration may start sooner.",
     )
 

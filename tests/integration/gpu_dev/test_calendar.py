@@ -23,7 +23,7 @@ def test_a_booking_from_its_making_to_its_end(system: System) -> None:
     made = system.cli(*wish)
     assert made.returncode == 0, made.stderr
     booking_id, status = made.stdout.split()[:2]
-    assert status == "confirmed:"
+    assert status == "booked:"
     assert "4 h100" in made.stdout
     refused = system.cli("book", "create", "-g", "1", "-s", "tomorrow 10:00", "-d", "1h", who="bob")
     assert refused.returncode == 4
@@ -33,7 +33,7 @@ def test_a_booking_from_its_making_to_its_end(system: System) -> None:
     assert "[no_free_gpus]" in refused.stderr
     assert "Take one of these times" in refused.stderr
     waits = system.cli("book", "create", "-g", "1", "-s", "tomorrow 10:00", "-d", "1h", "--wait", who="bob")
-    assert "waiting" in waits.stdout
+    assert "on the waitlist" in waits.stdout
     [waiting] = _data(system, "book", "waitlist", who="bob")["items"]  # type: ignore[index, call-overload]
     assert waiting["status"] == "waiting"
     for words in (("extend", booking_id, "--by", "1h"), ("move", booking_id, "--end", "tomorrow 14:00")):

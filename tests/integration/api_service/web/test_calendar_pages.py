@@ -411,6 +411,9 @@ async def test_a_calendar_address_is_shown_once_and_works(browsing: SignedIn) ->
     assert parts.query not in again.text
     await browser.send("/calendar/feed/remove", page="/calendar")
     assert (await browser.client.get(f"{parts.path}?{parts.query}")).status_code == 401
+    assert "does not work any more" in words(await browser.get("/calendar"))
+    await browser.send("/calendar/feed/remove", page="/calendar", key="again")
+    assert "You have no calendar address." in words(await browser.get("/calendar"))
 
 
 # == A booking's page ==

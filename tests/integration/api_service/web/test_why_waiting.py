@@ -83,7 +83,7 @@ async def test_a_smaller_request_is_asked_about_without_scripts(waiting: str, la
     assert 'value="train"' in form
     same = await browser.get(f"/jobs/{waiting}?size=1x3&duration=3600")
     assert "With 3 GPUs for 1 h it would start about" in words(same)
-    assert "(no sooner), because: Until then, others hold GPUs that it needs" in words(same)
+    assert "(no sooner), because: Until then, other jobs or bookings hold GPUs that it needs" in words(same)
     for nonsense in ("size=9x9&duration=1", "size=x&duration=", "size=1x3&duration=7200"):
         assert "it would" not in words(await browser.get(f"/jobs/{waiting}?{nonsense}"))
     assert (await lab.alice.get(f"/v1/jobs/{waiting}")).json()["gpus"] == 3

@@ -12,7 +12,7 @@ from reservation_core.contracts.jobs import Job
 from reservation_core.contracts.policy import Explanation
 
 UNTIL = "2026-11-26T13:20:00Z"
-FULL = {"code": "waiting_for_gpus", "detail": "Until then, others hold GPUs that it needs."}
+FULL = {"code": "waiting_for_gpus", "detail": "Until then, other jobs or bookings hold GPUs that it needs."}
 QUOTA = {"code": "quota_reached", "detail": "The limit is 4 until 2026-11-26T12:00:00Z."}
 
 
