@@ -50,15 +50,6 @@ _FAULTS = """() => {
   return [labels.length, faults];
 }"""
 
-# The number of found slots that are drawn and of labels, and the labels that stand on a slot.
-_ON_SLOTS = """() => {
-  const slots = [...document.querySelectorAll("#calendar .offer")].map((slot) => slot.getBoundingClientRect());
-  const labels = [...document.querySelectorAll("#calendar .ec-event-title .label")];
-  const on = (a, b) => a.left < b.right - 1 && a.right > b.left + 1 && a.top < b.bottom - 1 && a.bottom > b.top + 1;
-  const covered = labels.filter((label) => slots.some((slot) => on(label.getBoundingClientRect(), slot)));
-  return [slots.length, labels.length, covered.map((label) => label.innerText)];
-}"""
-
 
 @pytest.fixture(scope="module", autouse=True)
 def bookings(system: WebSystem) -> int:
@@ -109,25 +100,6 @@ async def test_no_label_is_cut(people: People, screenshot: Screenshot, bookings:
         await assert_apart(page, "#calendar .ec-event:not(.heat-row), #calendar .heat-line")
     await opened(page, "view=week&by=node")
     await screenshot(page, "calendar-220")
-
-
-@pytest.mark.parametrize("size", SIZES, ids=("desktop", "phone"))
-async def test_no_label_stands_on_a_slot_that_was_found(
-    people: People, screenshot: Screenshot, size: tuple[int, int]
-) -> None:
-    page = (await people("alice", viewport={"width": size[0], "height": size[1]})).page
-
-    async def apart() -> bool:
-        slots, labels, covered = await page.evaluate(_ON_SLOTS)
-        return bool(slots and labels and not covered)
-
-    for query in ("view=week&by=card", "view=day&by=card"):
-        await opened(page, f"{query}&find=yes&gpus=1&length=2h")
-        with contextlib.suppress(AssertionError):  # then they are named below
-            await eventually(apart, timeout=20)
-        slots, labels, covered = await page.evaluate(_ON_SLOTS)
-        assert (slots > 0, labels > 0, covered) == (True, True, []), query
-    await screenshot(page, "calendar-found-slots")
 
 
 async def test_all_of_them_are_in_the_cards(people: People, bookings: int) -> None:
