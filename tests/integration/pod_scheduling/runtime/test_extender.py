@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from pod_scheduling.ports.extender import Binding, NotSyncedError
 from pod_scheduling.ports.pod_binding import BindRefusedError
 from pod_scheduling.runtime.extender import RunningExtender, run_extender
 from pod_scheduling.runtime.settings.admission import AdmissionSettings
+from pod_scheduling.usecases.extender.rules import ExtendRules
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from tests.card_cluster import CardCluster, card_pod, container
 from tests.integration.reservation_core.adapters.postgres.conftest import Seed
@@ -35,7 +37,11 @@ async def cards(api_server: ApiServer, namespace: str) -> AsyncIterator[CardClus
 
 
 @pytest.fixture
-async def start(api_server: ApiServer, namespace: str, cards: CardCluster) -> AsyncIterator[Starter]:
+async def start(
+    api_server: ApiServer, namespace: str, cards: CardCluster, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Starter]:
+    """Begins an extender. Binds of earlier processes count for a second, where in earnest it is five."""
+    monkeypatch.setattr("pod_scheduling.runtime.extender.ExtendRules", partial(ExtendRules, unclear_s=1.0))
     async with AsyncExitStack() as running:
 
         async def starter(
@@ -157,7 +163,7 @@ async def test_pods_without_gpus_pass_and_are_bound_untouched(cards: CardCluster
 async def test_broken_quotas_leave_the_last_ones_in_force_and_say_so(cards: CardCluster, start: Starter) -> None:
     node = await cards.add_node(gpus=4)
     await cards.put_quotas({cards.namespace: {"quota": {"H100": 1}}})
-    running = await start()
+    running = await start(assumed_s=2)
     two = await cards.add(card_pod("two", container(gpu=2)))
     one = await cards.add(card_pod("one", container(gpu=1)))
     await knows(running, two, node)
