@@ -19,10 +19,10 @@ from tests.waiting import eventually_sync
 MIB = 2**20
 MOST = 60
 SETTINGS = {
-    "GPU_DEV_HTTP__HEAD_S": "3",
+    "GPU_DEV_HTTP__HEAD_S": "1",
     "GPU_DEV_HTTP__BODY_S": "120",
-    "GPU_DEV_HTTP__BODY_GRACE_S": "2",
-    "GPU_DEV_HTTP__READER_S": "2",
+    "GPU_DEV_HTTP__BODY_GRACE_S": "0.5",
+    "GPU_DEV_HTTP__READER_S": "1",
     "GPU_DEV_HTTP__MAX_CONNECTIONS": str(MOST),
 }
 TOO_LATE = (ConnectionError, ssl.SSLEOFError, TimeoutError)
