@@ -7,7 +7,7 @@ from alembic import op
 from migrations.scripts import execute_script, lock_tables
 
 revision = "0054_idle_requeue"
-down_revision = "0052_job_files"
+down_revision = "0053_disks"
 branch_labels = None
 depends_on = None
 

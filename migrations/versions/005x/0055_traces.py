@@ -7,7 +7,7 @@ from alembic import op
 from migrations.scripts import execute_script, lock_tables
 
 revision = "0055_traces"
-down_revision = "0053_disks"
+down_revision = "0054_idle_requeue"
 branch_labels = None
 depends_on = None
 
