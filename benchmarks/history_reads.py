@@ -47,8 +47,8 @@ BY_KEY = frozenset(
     lock_user_of_secrets replace_user_secret add_user_secret remove_user_secret user_secrets_named
     sealed_user_secrets reseal_user_secret
     lock_user_of_disks lock_disks_named disk_totals_of add_disk disk_named disks_named change_disk
-    end_uses_of_disks add_disk_uses begin_disk_removal note_disk_made note_disk_problem remove_disk
-    note_disk_use disks_known
+    end_uses_of_disks add_disk_uses begin_disk_removal note_disk_made note_disk_failure remove_disk
+    note_disk_use
     owners_of_ssh_key touch_ssh_key lock_user_to_share_with add_job_share remove_job_share remove_job_shares_of_user
     job_share add_app_ticket use_app_ticket app_pass lock_connections_of_user open_connection refresh_connections
     close_connections connections_of_job
@@ -205,8 +205,8 @@ def _timers(now: datetime) -> dict[str, list[Values]]:
         "user_secrets_of_former_keys": [
             {"keys": keys, "user_id": 0, "name": "", "limit": 100} for keys in ([], ["0" * 8])
         ],
-        "end_disk_uses": [{"limit": 50}],
-        "disks_to_settle": [{"deleted_before": now - timedelta(days=30), "limit": 50}],
+        "end_disk_uses": [{"now": now, "limit": 50}],
+        "disks_to_settle": [{"deleted_before": now - timedelta(days=30), "failed_before": now, "limit": 50}],
         "disks_to_measure": [{"measured_before": now - timedelta(minutes=1), "limit": 50}],
         "jobs_with_news": [{"limit": 200}],
         "arrays_with_news": [{"leave_out": ["job-none"], "scanned": 2000, "limit": 100}],

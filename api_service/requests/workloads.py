@@ -4,7 +4,7 @@ from typing import assert_never
 
 from api_service.services import Services
 from reservation_core.domain.errors import DomainError, NoDisksError, NoFilesError, NoImagesError, NoSuchTypeError
-from reservation_core.runtime.settings.components import ClusterKind
+from reservation_core.runtime.settings.components import ClusterKind, CommonSettings
 
 
 def refuse_image(cluster: ClusterKind) -> None:
@@ -39,18 +39,19 @@ def refuse_files(cluster: ClusterKind, *, has_command: bool, working_dir: str | 
         raise NoFilesError("A job with files works in their folder. Leave out the working directory.")
 
 
-def refuse_disks(cluster: ClusterKind) -> None:
+def refuse_disks(settings: CommonSettings) -> None:
     """Return where jobs can have disks. Raises NoDisksError."""
-    match cluster:
+    match settings.cluster:
         case ClusterKind.LOCAL:
             return
         case ClusterKind.KUBERNETES:
-            raise NoDisksError(
-                "This server runs jobs on Kubernetes, where users can't have disks yet. An administrator can mount a "
-                "volume into all jobs with GPU_DEV_KUBERNETES__POD_DEFAULTS."
-            )
+            if settings.kubernetes.disk_class is None:
+                raise NoDisksError(
+                    "This server has no disks for users: its administrator has not named a storage class for them "
+                    "(GPU_DEV_KUBERNETES__DISK_CLASS)."
+                )
         case _:
-            assert_never(cluster)
+            assert_never(settings.cluster)
 
 
 async def refusals_of(image: str | None, gpu_type: str | None, services: Services) -> list[DomainError]:

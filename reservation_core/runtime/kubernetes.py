@@ -8,6 +8,7 @@ from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.jobs.cluster import ClusterRules, KubernetesCluster
 from reservation_core.adapters.kubernetes.jobs.foreign_pods import ForeignRules
 from reservation_core.adapters.kubernetes.nodes.node_reports import NodeRules
+from reservation_core.adapters.kubernetes.other_objects.disk_claims import ClaimRules, DiskClaims
 from reservation_core.adapters.kubernetes.pods.built_pods import PodRules
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach, GpuPin
 from reservation_core.adapters.kubernetes.pods.pod_defaults import read_pod_defaults
@@ -25,6 +26,13 @@ def open_kubernetes(settings: CommonSettings, clock: Clock) -> KubernetesCluster
 def open_pod_streams(settings: CommonSettings) -> PodStreams:
     """The ways into the pods of the settings' namespace, without a request. Raises KubeconfigError."""
     return KubernetesPodStreams(open_transport(settings), settings.kubernetes.namespace)
+
+
+def open_disk_claims(settings: CommonSettings, storage_class: str) -> DiskClaims:
+    """The claims of users' disks, without a request. Raises KubeconfigError."""
+    kubernetes = settings.kubernetes
+    rules = ClaimRules(kubernetes.namespace, storage_class, kubernetes.disk_access)
+    return DiskClaims(open_transport(settings), rules)
 
 
 def open_transport(settings: CommonSettings) -> Transport:

@@ -109,7 +109,11 @@ def open_disk_store(settings: CommonSettings) -> DiskStore | None:
         case ClusterKind.LOCAL:
             return DiskFolders(settings.home)
         case ClusterKind.KUBERNETES:
-            return None
+            if settings.kubernetes.disk_class is None:
+                return None
+            from reservation_core.runtime import kubernetes  # noqa: PLC0415 - see _open_kubernetes
+
+            return kubernetes.open_disk_claims(settings, settings.kubernetes.disk_class)
         case _:
             assert_never(settings.cluster)
 
@@ -173,6 +177,9 @@ async def open_runtime(
         gpu_sampler = open_gpu_sampler(settings)
         if gpu_sampler is not None:
             closing.push_async_callback(gpu_sampler.close)
+        disk_store = open_disk_store(settings)
+        if disk_store is not None:
+            closing.push_async_callback(disk_store.close)
         traces = open_traces(settings, application)
         if traces is not None:
             closing.push_async_callback(traces.close)
@@ -196,5 +203,5 @@ async def open_runtime(
         uow = UnitOfWorkFactory(engine, client, wakeups, clock, sealing)
         yield Runtime(
             uow, wakeups, clock, RandomIds(), cluster, pod_streams, loops, steps=clock, gpu_sampler=gpu_sampler,
-            disk_store=open_disk_store(settings), traces=traces,
+            disk_store=disk_store, traces=traces,
         )  # fmt: skip

@@ -10,7 +10,7 @@ from reservation_core.runtime.settings.components import ProcessorSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.disks.settle_disks import DiskRules, measure_disks, settle_disks
 
-REST_S: Final = 0.2
+REST_S: Final = 1.0
 """Between two looks: each event of the audit log wakes this, and few are of disks."""
 MEASURE_EVERY_S: Final = 10.0
 

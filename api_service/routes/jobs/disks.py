@@ -44,7 +44,7 @@ class DisksQuery(PageQuery):
 async def create_disk(request: Request, services: Served, caller: Caller) -> Response:
     """Create an empty disk. What jobs write to it outlives them."""
     body = await bodies.read(request, DiskCreate, limit=services.settings.max_body_bytes)
-    refuse_disks(services.settings.cluster)
+    refuse_disks(services.settings)
     runtime, bounds = services.runtime, services.settings.disks.bounds
 
     async def act(uow: UnitOfWork) -> Answer:

@@ -341,7 +341,7 @@ async def _unknown_secrets(body: JobSubmit, caller: Principal, services: Service
 
 async def _unusable_disks(body: JobSubmit, caller: Principal, services: Services) -> list[DomainError]:
     try:
-        refuse_disks(services.settings.cluster)
+        refuse_disks(services.settings)
         async with services.runtime.uow() as uow:
             uses = [disk.use for disk in body.disks]
             await find_disks(uow, caller.user_id, uses, runs=bool(body.workload.command))

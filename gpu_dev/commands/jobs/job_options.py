@@ -37,7 +37,7 @@ Disk = Annotated[
     typer.Option(
         "--disk",
         metavar="NAME",
-        help="A disk of yours, below $GPU_DEV_DISKS at /disks/NAME; `NAME:/path` elsewhere, `NAME:ro` to only read.",
+        help="A disk, at /disks/NAME below $GPU_DEV_DISK_FOLDER; `NAME:/path` elsewhere, `NAME:ro` to only read.",
     ),
 ]
 After = Annotated[

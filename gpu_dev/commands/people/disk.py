@@ -47,7 +47,7 @@ _DETAILS: View[DiskOut] = View(
 
 DiskName = Annotated[
     str,
-    typer.Argument(metavar="NAME", help="Its name: lower-case letters, digits and `-`. a job has `home` at /home/dev."),
+    typer.Argument(metavar="NAME", help="Its name: lower-case letters, digits and `-`."),
 ]
 Size = Annotated[str, typer.Option("--size", metavar="SIZE", help="How much fits on it, such as 100Gi.")]
 

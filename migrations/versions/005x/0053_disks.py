@@ -20,5 +20,10 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """All disks are forgotten; what is on them stays with the cluster."""
-    for statement in ("DROP TABLE disk_uses", "DROP TABLE disks", "DROP FUNCTION keep_disk_in_use()"):
+    for statement in (
+        "DROP FUNCTION jobs_of_disk(text)",
+        "DROP TABLE disk_uses",
+        "DROP TABLE disks",
+        "DROP FUNCTION keep_disk_in_use()",
+    ):
         op.get_bind().exec_driver_sql(statement)

@@ -1,6 +1,7 @@
 -- Disks of users. What is on them is with the cluster, by id. A row is there before that is made and until it is removed,
 -- so that a process which is killed in between leaves nothing that no row knows. `made_bytes` is the size that the cluster
--- has given the disk; null: it is not made yet. A deleted disk is kept for a while, and then removed.
+-- has given the disk; null: it is not made yet. A deleted disk is kept for a while, and then removed. What failed at
+-- `failed_at` is tried again later, so that others have their turn. A disk is measured again that was given back since.
 CREATE TABLE disks (
     id          text PRIMARY KEY CHECK (id ~ '^disk-[0-9a-z]{1,32}$'),
     user_id     bigint NOT NULL REFERENCES users (id),
@@ -8,8 +9,10 @@ CREATE TABLE disks (
     size_bytes  bigint NOT NULL CHECK (size_bytes BETWEEN 1048576 AND 1125899906842624),
     made_bytes  bigint,
     problem     text CHECK (length(problem) <= 1000),
+    failed_at   timestamptz,
     used_bytes  bigint CHECK (used_bytes >= 0),
     measured_at timestamptz,
+    given_back_at timestamptz,
     created_at  timestamptz NOT NULL,
     deleted_at  timestamptz,
     removing    boolean NOT NULL DEFAULT false CHECK (NOT removing OR deleted_at IS NOT NULL),
@@ -33,6 +36,18 @@ CREATE TABLE disk_uses (
 );
 CREATE UNIQUE INDEX disk_uses_one_writer ON disk_uses (disk_id) WHERE NOT read_only;
 CREATE INDEX disk_uses_of_job ON disk_uses (reservation_id);
+
+-- The jobs that have a disk and have not ended: the one that writes, and the first 20 that read.
+CREATE FUNCTION jobs_of_disk(asked text) RETURNS jsonb LANGUAGE sql STABLE AS $$
+    SELECT coalesce(jsonb_agg(jsonb_build_array(j.reservation_id, j.read_only)), '[]') FROM (
+        (SELECT u.reservation_id, u.read_only FROM disk_uses u JOIN reservations r ON r.id = u.reservation_id
+         WHERE u.disk_id = asked AND NOT u.read_only AND r.status NOT IN ('succeeded', 'failed', 'cancelled', 'expired'))
+        UNION ALL
+        (SELECT u.reservation_id, u.read_only FROM disk_uses u JOIN reservations r ON r.id = u.reservation_id
+         WHERE u.disk_id = asked AND u.read_only AND r.status NOT IN ('succeeded', 'failed', 'cancelled', 'expired')
+         ORDER BY u.reservation_id LIMIT 20)
+    ) AS j
+$$;
 
 -- A job that has not ended, and so may still have pods, keeps its disks.
 CREATE FUNCTION keep_disk_in_use() RETURNS trigger LANGUAGE plpgsql AS $$

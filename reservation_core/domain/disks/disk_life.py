@@ -3,10 +3,6 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
-
-SMALLEST: Final = 2**20
-LARGEST: Final = 2**50
 
 
 class DiskState(StrEnum):

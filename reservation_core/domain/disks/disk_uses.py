@@ -11,7 +11,7 @@ MOST_DISKS: Final = 100
 """The most disks of one user, deleted ones that are still kept counted."""
 MOST_IN_JOB: Final = 8
 """The most disks that a job has."""
-DISKS_VARIABLE: Final = "GPU_DEV_DISKS"
+DISKS_VARIABLE: Final = "GPU_DEV_DISK_FOLDER"
 """The variable with the folder below which disks' paths are: empty where they are at the paths themselves."""
 HOME: Final = "home"
 """The name of the disk that jobs have at `HOME_PATH`."""

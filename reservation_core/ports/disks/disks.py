@@ -1,6 +1,5 @@
 """Disks: records of the database, and the store that has what is on them."""
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -22,7 +21,10 @@ class DiskInUse:
 
 @dataclass(frozen=True, slots=True)
 class DiskRecord:
-    """A disk. `used_bytes` were on it at `measured_at`; `problem` says why the store could not make it yet."""
+    """A disk. `used_bytes` were on it at `measured_at`; `problem` says why the store could not make it yet.
+
+    The store has given it `made_bytes`, if it has made it. `uses` has the job that writes, and the first that read.
+    """
 
     id: str
     user_id: int
@@ -31,6 +33,7 @@ class DiskRecord:
     state: DiskState
     created_at: datetime
     deleted_at: datetime | None = None
+    made_bytes: int | None = None
     used_bytes: int | None = None
     measured_at: datetime | None = None
     problem: str | None = None
@@ -54,5 +57,5 @@ class DiskStore(Protocol):
     async def used_bytes(self, disk_id: str) -> int | None:
         """How much is on a disk; None where that is not known."""
 
-    async def unknown(self, known: Collection[str]) -> list[str]:
-        """The disks in the store that are none of these."""
+    async def close(self) -> None:
+        """Let go of connections."""

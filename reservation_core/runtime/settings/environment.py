@@ -19,7 +19,7 @@ ELSEWHERE = frozenset(
         # The command line, and where secrets are.
         "SERVER", "TOKEN", "SECRETS_DIR",
         # A job, when a server is started within one.
-        "ARRAY_INDEX", "ARRAY_SIZE", "ATTEMPT", "DISKS", "JOB_ID", "JOB_TOKEN", "NODE", "POD", "SECRET_FILES",
+        "ARRAY_INDEX", "ARRAY_SIZE", "ATTEMPT", "DISK_FOLDER", "JOB_ID", "JOB_TOKEN", "NODE", "POD", "SECRET_FILES",
         "SYNC_FOLDER",
         # Settings of the packages above this one.
         "WEBHOOK", "ADMISSION", "SCHEDULER",

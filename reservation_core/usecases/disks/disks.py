@@ -1,6 +1,6 @@
 """Disks of a user: made, changed, deleted, restored, and given to jobs."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -49,14 +49,16 @@ async def change_disk(
     changed = replace(record, name=new_name or record.name, size_bytes=size_bytes or record.size_bytes)
     if changed.size_bytes > record.size_bytes:
         await _require_room(uow, principal, changed.size_bytes, bounds, but=record.id)
-    if changed.size_bytes < record.size_bytes:
+    # A size that the cluster refused may be taken back.
+    least = record.size_bytes if record.problem is None else record.made_bytes or 0
+    if changed.size_bytes < least:
         raise LimitExceededError(
-            f"The disk {name} has {size_words(record.size_bytes)}, and disks can't be made smaller. Create a"
+            f"The disk {name} has {size_words(least)}, and disks can't be made smaller. Create a"
             " smaller one, and copy what you need in a job that has both."
         )
     if changed.name != record.name and await uow.disks.named(principal.user_id, changed.name) is not None:
         raise NameTakenError(f"You have a disk {changed.name} already. Choose another name.")
-    await uow.disks.change(changed.id, changed.name, changed.size_bytes, None)
+    await uow.disks.change(changed.id, changed.name, changed.size_bytes, now)
     await _append(uow, principal, PeopleEventKind.DISK_CHANGED, changed, now)
     if changed.size_bytes > record.size_bytes and record.state is DiskState.READY:
         changed = replace(changed, state=DiskState.RESIZING)
@@ -71,7 +73,7 @@ async def delete_disk(uow: UnitOfWork, principal: Principal, name: str, now: dat
         raise DiskInUseError(
             f"The job {job} has the disk {name}. Wait until it has ended, or end it with `gpu-dev cancel {job}`."
         )
-    await uow.disks.change(record.id, record.name, record.size_bytes, now)
+    await uow.disks.change(record.id, record.name, record.size_bytes, now, deleted=True)
     await _append(uow, principal, PeopleEventKind.DISK_DELETED, record, now)
     return replace(record, state=DiskState.DELETED, deleted_at=now)
 
@@ -87,7 +89,7 @@ async def restore_disk(uow: UnitOfWork, principal: Principal, name: str, now: da
         )
     if await uow.disks.named(principal.user_id, name) is not None:
         raise NameTakenError(f"You have another disk {name} now. Rename it first: `gpu-dev disk rename {name} NEW`.")
-    await uow.disks.change(record.id, record.name, record.size_bytes, None)
+    await uow.disks.change(record.id, record.name, record.size_bytes, now)
     await _append(uow, principal, PeopleEventKind.DISK_RESTORED, record, now)
     return await _require(uow, principal, name)
 
@@ -97,9 +99,9 @@ async def find_disks(uow: UnitOfWork, user_id: int, uses: Sequence[DiskUse], *, 
 
     Raises UnknownDiskError, DiskInUseError for a disk that another job writes to, and LimitExceededError.
     """
-    await uow.disks.lock(user_id, {use.name for use in uses})
-    found = await uow.disks.all_named(user_id, {use.name for use in uses})
-    missing = sorted({use.name for use in uses} - found.keys())
+    names = {use.name for use in uses}
+    found = await _locked(uow, user_id, names)
+    missing = sorted(names - found.keys())
     if missing:
         raise UnknownDiskError(
             f"You have no disk {' or '.join(missing)}. Create it with `gpu-dev disk create {missing[0]} --size 100Gi`."
@@ -112,6 +114,8 @@ async def find_disks(uow: UnitOfWork, user_id: int, uses: Sequence[DiskUse], *, 
                 f"The job {writers[0]} has the disk {use.name} until it ends, and one job at a time can write to a"
                 f" disk. Submit this job when that one has ended, or let it only read: `--disk {use.name}:ro`."
             )
+        if disk.made_bytes is None and disk.problem is not None:
+            raise LimitExceededError(f"The disk {use.name} is not made yet. {disk.problem}")
         if runs and disk.is_full and not use.read_only:
             raise LimitExceededError(
                 f"There are {size_words(disk.used_bytes or 0)} on the disk {use.name}, which has"
@@ -119,6 +123,16 @@ async def find_disks(uow: UnitOfWork, user_id: int, uses: Sequence[DiskUse], *, 
                 f" session: `gpu-dev dev --disk {use.name}`."
             )
     return tuple(replace(use, disk_id=found[use.name].id) for use in uses)
+
+
+async def _locked(uow: UnitOfWork, user_id: int, names: Collection[str]) -> dict[str, DiskRecord]:
+    """A user's disks of these names, locked: one may have got its name while the others were locked."""
+    locked = await uow.disks.lock(user_id, names)
+    found = await uow.disks.all_named(user_id, names)
+    while not {disk.id for disk in found.values()} <= locked:
+        locked |= await uow.disks.lock(user_id, names)
+        found = await uow.disks.all_named(user_id, names)
+    return found
 
 
 def no_such_disk(name: str) -> NotFoundError:

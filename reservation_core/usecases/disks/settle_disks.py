@@ -5,7 +5,7 @@ process that is killed at any moment leaves work for the next look, and nothing 
 """
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
@@ -20,60 +20,78 @@ _SYSTEM: Final = "system"
 
 @dataclass(frozen=True, slots=True)
 class DiskRules:
-    """Deleted disks are kept for `kept`; disks in use are measured every `measured_every`."""
+    """Deleted disks are kept for `kept`; disks in use are measured every `measured_every`.
+
+    What failed with a disk is tried again after `rest`.
+    """
 
     kept: timedelta
+    rest: timedelta = timedelta(minutes=1)
     measured_every: timedelta = timedelta(minutes=1)
 
 
 async def settle_disks(uow_factory: UnitOfWorkFactory, store: DiskStore, clock: Clock, rules: DiskRules) -> int:
     """Settle some disks; returns how many were made, resized or removed.
 
-    Raises ClusterUnavailableError when the store does not answer.
+    Raises what the store raises; that disk then rests, so that the next look begins with others.
     """
-    deleted_before = clock.now() - rules.kept
+    now = clock.now()
+    deleted_before = now - rules.kept
     async with uow_factory(one_statement=True) as uow:
-        await uow.disks.end_uses(_BATCH)
-        due = await uow.disks.to_settle(deleted_before, _BATCH)
+        due = await uow.disks.to_settle(deleted_before, now - rules.rest, _BATCH)
     settled = 0
     for disk in due:
-        step = DiskStep.REMOVE if disk.state is DiskState.DELETED else next_step(disk.state)
-        match step:
-            case DiskStep.MAKE:
-                settled += await _make(uow_factory, store, disk)
-            case DiskStep.REMOVE:
-                async with uow_factory(one_statement=True) as uow:
-                    is_to_go = await uow.disks.begin_removal(disk.id, deleted_before)
-                if is_to_go:
-                    await store.remove(disk.id)
-                    await _forget(uow_factory, clock, disk)
-                    settled += 1
-            case None:
-                pass
+        try:
+            settled += await _settle(uow_factory, store, clock, disk, deleted_before)
+        except Exception as error:
+            problem = str(error) if isinstance(error, DiskRefusedError) else None
+            async with uow_factory(one_statement=True) as uow:
+                await uow.disks.note_failure(disk.id, problem, clock.now())
+            if not isinstance(error, DiskRefusedError):
+                raise
     return settled
 
 
+async def _settle(
+    uow_factory: UnitOfWorkFactory, store: DiskStore, clock: Clock, disk: DiskRecord, deleted_before: datetime
+) -> bool:
+    step = DiskStep.REMOVE if disk.state is DiskState.DELETED else next_step(disk.state)
+    match step:
+        case DiskStep.MAKE:
+            await store.make(disk.id, disk.size_bytes)
+            async with uow_factory(one_statement=True) as uow:
+                await uow.disks.note_made(disk.id, disk.size_bytes)
+            return True
+        case DiskStep.REMOVE:
+            async with uow_factory(one_statement=True) as uow:
+                is_to_go = await uow.disks.begin_removal(disk.id, deleted_before)
+            if is_to_go:
+                await store.remove(disk.id)
+                await _forget(uow_factory, clock, disk)
+            return is_to_go
+        case None:
+            return False
+
+
 async def measure_disks(uow_factory: UnitOfWorkFactory, store: DiskStore, clock: Clock, rules: DiskRules) -> None:
-    """Measure disks that jobs write to, and those that a job has had since they were measured."""
-    now = clock.now()
+    """Take disks from jobs that have ended, and measure what jobs write to or have given back since.
+
+    Raises what the store raises, after the others are measured; how much is on such a disk is not known.
+    """
     async with uow_factory(one_statement=True) as uow:
-        due = await uow.disks.to_measure(now - rules.measured_every, _BATCH)
+        await uow.disks.end_uses(clock.now(), _BATCH)
+        due = await uow.disks.to_measure(clock.now() - rules.measured_every, _BATCH)
+    errors: list[Exception] = []
     for disk_id in due:
-        used = await store.used_bytes(disk_id)
+        begun, used = clock.now(), None
+        try:
+            used = await store.used_bytes(disk_id)
+        except Exception as error:  # noqa: BLE001 -- raised once the others are measured
+            errors.append(error)
         async with uow_factory(one_statement=True) as uow:
-            await uow.disks.note_use(disk_id, used, clock.now())
-
-
-async def _make(uow_factory: UnitOfWorkFactory, store: DiskStore, disk: DiskRecord) -> bool:
-    try:
-        await store.make(disk.id, disk.size_bytes)
-    except DiskRefusedError as refusal:
-        async with uow_factory(one_statement=True) as uow:
-            await uow.disks.note_problem(disk.id, str(refusal))
-        return False
-    async with uow_factory(one_statement=True) as uow:
-        await uow.disks.note_made(disk.id, disk.size_bytes)
-    return True
+            await uow.disks.note_use(disk_id, used, begun)
+    if errors:
+        raise errors[0]
 
 
 async def _forget(uow_factory: UnitOfWorkFactory, clock: Clock, disk: DiskRecord) -> None:

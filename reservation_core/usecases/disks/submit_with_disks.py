@@ -36,7 +36,7 @@ async def submit_with_disks(
                 uow, principal, replace(new, reservation=replace(job, workload=workload)), now
             )
             if stored.is_stored:
-                await uow.disks.use(job.id, disks)
+                await uow.disks.use(job.id, disks, now)
                 uow.wake(Channel.GPU_JOBS)
         return stored
 

@@ -21,6 +21,7 @@ from reservation_core.adapters.kubernetes.jobs.cluster import ClusterRules, Kube
 from reservation_core.adapters.kubernetes.jobs.foreign_pods import ForeignRules
 from reservation_core.adapters.kubernetes.nodes.node_agent import NodeAgent
 from reservation_core.adapters.kubernetes.nodes.node_reports import NodeRules
+from reservation_core.adapters.kubernetes.other_objects.disk_claims import ClaimRules, DiskClaims
 from reservation_core.adapters.kubernetes.other_objects.event_writer import EventWriter
 from reservation_core.adapters.kubernetes.other_objects.leases import Lease, LeaseRules
 from reservation_core.adapters.kubernetes.pods.built_pods import PodRules
@@ -30,6 +31,7 @@ from reservation_core.adapters.local.inventory import LocalInventory
 from reservation_core.domain.model import PodName, PodPhase, PodSpec, PodStatus, PodWorkload
 from reservation_core.domain.sessions.secret_uses import PodSecret, SecretUse
 from reservation_core.ports.cluster import ClusterUnavailableError
+from reservation_core.ports.disks.disks import DiskRefusedError
 from reservation_core.ports.sessions.pod_streams import NoTerminalError, PortClosedError, Program, TerminalSize
 from tests.kubernetes.api_client import MERGE, ApiAnswerError, JsonObject
 from tests.kubernetes.api_server import ApiServer, make_namespace
@@ -149,6 +151,16 @@ async def process_reservations(this: Installation) -> None:
     await eventually(lambda: [status for status in seen if status.phase is PodPhase.GONE])
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
+    await keep_a_disk(this)
+
+
+async def keep_a_disk(this: Installation) -> None:
+    """Make a disk, ask for another size, which is refused before its first use, and remove it."""
+    claims = DiskClaims(this.transport, ClaimRules(WORKLOADS, "standard", "ReadWriteMany"))
+    await claims.make("disk-m4n1f3st", 2**30)
+    with suppress(DiskRefusedError):
+        await claims.make("disk-m4n1f3st", 2**31)
+    await claims.remove("disk-m4n1f3st")
 
 
 async def look_at_the_cluster(this: Installation) -> None:

@@ -22,9 +22,9 @@ def made(system: System, name: str = "data", size: str = "1Gi") -> None:
 
 def test_what_a_job_writes_is_there_for_the_next_one(system: System) -> None:
     made(system)
-    first = system.cli(*RUN, "--disk", "data", "--", "sh", "-c", "echo 42 > $GPU_DEV_DISKS/disks/data/answer")
+    first = system.cli(*RUN, "--disk", "data", "--", "sh", "-c", "echo 42 > $GPU_DEV_DISK_FOLDER/disks/data/answer")
     assert first.returncode == 0, first.stderr
-    second = system.cli(*RUN, "--disk", "data:/in:ro", "--", "sh", "-c", "cat $GPU_DEV_DISKS/in/answer")
+    second = system.cli(*RUN, "--disk", "data:/in:ro", "--", "sh", "-c", "cat $GPU_DEV_DISK_FOLDER/in/answer")
     assert (second.returncode, second.stdout) == (0, "42\n"), second.stderr
     eventually_sync(lambda: disk_of(system)["used"] == 4096)
 
@@ -47,7 +47,7 @@ def test_one_job_writes_at_a_time_and_others_may_read(system: System) -> None:
 
 def test_a_deleted_disk_can_be_restored(system: System) -> None:
     made(system)
-    system.cli(*RUN, "--disk", "data", "--", "sh", "-c", "echo 42 > $GPU_DEV_DISKS/disks/data/answer")
+    system.cli(*RUN, "--disk", "data", "--", "sh", "-c", "echo 42 > $GPU_DEV_DISK_FOLDER/disks/data/answer")
     deleted = system.cli("disk", "delete", "data")
     assert deleted.returncode == 0, deleted.stderr
     assert system.cli("disk", "list").stdout.startswith("No disks.")
@@ -55,7 +55,7 @@ def test_a_deleted_disk_can_be_restored(system: System) -> None:
     assert "data" in system.cli("disk", "list", "--deleted").stdout
     restored = system.cli("disk", "restore", "data")
     assert (restored.returncode, restored.stdout) == (0, "data is restored\n"), restored.stderr
-    read = system.cli(*RUN, "--disk", "data", "--", "sh", "-c", "cat $GPU_DEV_DISKS/disks/data/answer")
+    read = system.cli(*RUN, "--disk", "data", "--", "sh", "-c", "cat $GPU_DEV_DISK_FOLDER/disks/data/answer")
     assert read.stdout == "42\n", read.stderr
 
 

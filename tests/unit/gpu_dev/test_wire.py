@@ -43,6 +43,7 @@ ANSWER_CLASSES = [
 UNSENT: dict[type[msgspec.Struct], dict[str, object]] = {
     JobSpec: {
         "secrets": [],
+        "disks": [],
         "after": [],
         "retries": None,
         "array": None,
@@ -52,7 +53,15 @@ UNSENT: dict[type[msgspec.Struct], dict[str, object]] = {
         "min_runtime": None,
         "end_signal": None,
     },
-    Job: {"after": [], "array": None, "element": None, "resources": None, "preemption": None, "end_signal": None},
+    Job: {
+        "after": [],
+        "array": None,
+        "element": None,
+        "resources": None,
+        "preemption": None,
+        "end_signal": None,
+        "trace_id": None,
+    },
 }
 _PLAIN = {
     str: st.text(),

@@ -13,6 +13,7 @@ from functools import lru_cache
 from math import ceil
 from typing import Any, assert_never
 
+from reservation_core.adapters.kubernetes.pods.disk_volumes import disk_mounts, disk_variables, disk_volumes
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach, GpuPin
 from reservation_core.adapters.kubernetes.pods.image_names import is_image_reference
 from reservation_core.adapters.kubernetes.pods.marks import annotations, attempt_labels, labels
@@ -199,6 +200,7 @@ def _container(spec: PodSpec, rules: PodRules) -> dict[str, Any]:
         "env": [
             *({"name": name, "value": _literal(value)} for name, value in sorted(_environment(spec, rules).items())),
             *secret_variables(spec),
+            *disk_variables(spec),
         ],
         "resources": _resources(spec, rules),
         # Settings of the pod are not repeated here: the API server stores an owner for every field.
@@ -206,6 +208,7 @@ def _container(spec: PodSpec, rules: PodRules) -> dict[str, Any]:
         "volumeMounts": [
             {"name": SHM_VOLUME, "mountPath": SHM_PATH},
             *secret_mounts(spec),
+            *disk_mounts(spec),
             *([{"name": TOOLS_VOLUME, "mountPath": TOOLS_PATH, "readOnly": True}] if _has_tools(spec, rules) else []),
             *(mount.model_dump(exclude_none=True, exclude_defaults=True) for mount in rules.defaults.volumeMounts),
         ],
@@ -350,7 +353,8 @@ def _volumes(spec: PodSpec, rules: PodRules) -> list[dict[str, Any]]:
     own: list[dict[str, Any]] = [{"name": SHM_VOLUME, "emptyDir": memory}]
     if _has_tools(spec, rules):
         own.append({"name": TOOLS_VOLUME, "emptyDir": {"sizeLimit": "64Mi"}})
-    return [*own, *secret_volumes(spec), *(volume.model_dump(exclude_none=True) for volume in defaults.volumes)]
+    asked = [*secret_volumes(spec), *disk_volumes(spec)]
+    return [*own, *asked, *(volume.model_dump(exclude_none=True) for volume in defaults.volumes)]
 
 
 def _text(text: str, what: str) -> str:

@@ -6,7 +6,6 @@ refused.
 
 import asyncio
 import os
-import re
 import shutil
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -21,7 +20,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _FOLDER = "disks"
-_ID = re.compile(r"disk-[0-9a-z]{1,32}")
 _BLOCK = 512  # what st_blocks counts
 _GIB = 2**30
 
@@ -44,9 +42,8 @@ class DiskFolders:
         """How much the files of a disk take; None where the folder is missing."""
         return await _in_thread(self._used_bytes, disk_id)
 
-    async def unknown(self, known: Collection[str]) -> list[str]:
-        """The folders of disks that are none of these."""
-        return sorted(set(await _in_thread(self._ids)) - set(known))
+    async def close(self) -> None:
+        """Nothing is open."""
 
     def _make(self, disk_id: str, size_bytes: int) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -63,15 +60,21 @@ class DiskFolders:
 
     def _remove(self, disk_id: str) -> None:
         if (self._folder / disk_id).exists():
-            shutil.rmtree(self._folder / disk_id)
+            shutil.rmtree(self._folder / disk_id, onerror=_remove_all_the_same)
 
     def _used_bytes(self, disk_id: str) -> int | None:
         return self._size_of(disk_id) if (self._folder / disk_id).exists() else None
 
-    def _ids(self) -> list[str]:
-        if not self._folder.exists():
-            return []
-        return [path.name for path in self._folder.iterdir() if _ID.fullmatch(path.name)]
+
+def _remove_all_the_same(remove: Callable[[str], object], name: str, why: object) -> None:  # noqa: ARG001 -- of rmtree
+    """Go on with what a job has made read-only, as caches of modules are; links are removed, and not followed."""
+    path = Path(name)
+    path.parent.chmod(0o700)
+    if path.is_dir() and not path.is_symlink():
+        path.chmod(0o700)
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def link_disks(home: Path, links: Path, uses: Collection[DiskUse]) -> None:
@@ -80,7 +83,8 @@ def link_disks(home: Path, links: Path, uses: Collection[DiskUse]) -> None:
         folder = home / _FOLDER / (use.disk_id or "")
         if use.disk_id is None or not folder.is_dir():
             detail = (
-                f"The disk {use.name} is not made yet; `gpu-dev disk show {use.name}` says why. The job waits for it."
+                f"The folder of the disk {use.name} is not there yet. Ask an administrator to look at the server's file"
+                " system."
             )
             raise PodNotNowError(Reason(ReasonCode.START_FAILED, detail))
         link = links / use.path.lstrip("/")
@@ -95,7 +99,7 @@ def _size(folder: Path) -> int:
         for name in files:
             try:
                 found = os.lstat(f"{path}/{name}")
-            except FileNotFoundError:
+            except OSError:  # it vanished, or its owner's folder can't be searched
                 continue
             if (found.st_dev, found.st_ino) not in seen:
                 if found.st_nlink > 1:

@@ -37,38 +37,40 @@ class Disks(StatementRunner):
         """A user's disk, or with `deleted` the last deleted one of that name."""
         return await self._first(_record, "disk_named", user_id=user_id, name=name, deleted=deleted)
 
-    async def lock(self, user_id: int, names: Collection[str]) -> None:
-        """Lock a user's disks of these names, also deleted ones, until the transaction ends."""
-        await self._run("lock_disks_named", user_id=user_id, names=list(names))
+    async def lock(self, user_id: int, names: Collection[str]) -> set[str]:
+        """Lock a user's disks of these names, also deleted ones, until the transaction ends; returns their ids."""
+        return {row.id for row in await self._run("lock_disks_named", user_id=user_id, names=list(names))}
 
     async def all_named(self, user_id: int, names: Collection[str]) -> dict[str, DiskRecord]:
         """Those of the names that are disks of the user."""
         rows = await self._run("disks_named", user_id=user_id, names=list(names))
         return {row.name: _record(row) for row in rows}
 
-    async def change(self, disk_id: str, name: str, size_bytes: int, deleted_at: datetime | None) -> None:
+    async def change(self, disk_id: str, name: str, size_bytes: int, now: datetime, *, deleted: bool = False) -> None:
         """Change a disk that is locked. A disk that a job has can't be deleted: the database refuses that."""
-        await self._run("end_uses_of_disks", ids=[disk_id])
+        deleted_at = now if deleted else None
+        await self._run("end_uses_of_disks", ids=[disk_id], now=now)
         await self._run("change_disk", id=disk_id, name=name, size_bytes=size_bytes, deleted_at=deleted_at)
 
-    async def use(self, reservation_id: str, uses: Sequence[DiskUse]) -> None:
+    async def use(self, reservation_id: str, uses: Sequence[DiskUse], now: datetime) -> None:
         """Let a job have disks, which are locked, until it ends."""
         ids = [use.disk_id for use in uses]
-        await self._run("end_uses_of_disks", ids=ids)
+        await self._run("end_uses_of_disks", ids=ids, now=now)
         read_onlys = [use.read_only for use in uses]
         await self._run("add_disk_uses", reservation_id=reservation_id, ids=ids, read_onlys=read_onlys)
 
-    async def end_uses(self, limit: int) -> int:
+    async def end_uses(self, now: datetime, limit: int) -> int:
         """Take the disks from jobs that have ended; returns how many disks these were."""
-        return (await self._run("end_disk_uses", limit=limit)).rowcount
+        return (await self._run("end_disk_uses", now=now, limit=limit)).rowcount
 
-    async def to_settle(self, deleted_before: datetime, limit: int) -> list[DiskRecord]:
-        """Disks for which the cluster has something to do, and those that were deleted before a time."""
-        rows = await self._run("disks_to_settle", deleted_before=deleted_before, limit=limit)
+    async def to_settle(self, deleted_before: datetime, failed_before: datetime, limit: int) -> list[DiskRecord]:
+        """Disks for which the cluster has something to do that has not failed since `failed_before`."""
+        values = {"deleted_before": deleted_before, "failed_before": failed_before, "limit": limit}
+        rows = await self._run("disks_to_settle", **values)
         return [_record(row) for row in rows]
 
     async def begin_removal(self, disk_id: str, deleted_before: datetime) -> bool:
-        """Let nobody restore a disk that was deleted before a time; false where somebody has restored it."""
+        """Let nobody restore a disk that is due to be removed; false where somebody has restored it."""
         found = await self._run("begin_disk_removal", id=disk_id, deleted_before=deleted_before)
         return found.one_or_none() is not None
 
@@ -76,9 +78,9 @@ class Disks(StatementRunner):
         """Note that the cluster has given a disk this size."""
         await self._run("note_disk_made", id=disk_id, size_bytes=size_bytes)
 
-    async def note_problem(self, disk_id: str, problem: str) -> None:
-        """Note why the cluster could not make a disk."""
-        await self._run("note_disk_problem", id=disk_id, problem=problem)
+    async def note_failure(self, disk_id: str, problem: str | None, now: datetime) -> None:
+        """Note that the cluster could not do its part, and why if that is for its owner to know."""
+        await self._run("note_disk_failure", id=disk_id, problem=problem, now=now)
 
     async def remove(self, disk_id: str) -> bool:
         """Remove the row of a disk that the cluster has removed; false where there is none."""
@@ -93,10 +95,6 @@ class Disks(StatementRunner):
         """Note how much is on a disk."""
         await self._run("note_disk_use", id=disk_id, used_bytes=used_bytes, now=now)
 
-    async def known(self, ids: Collection[str]) -> set[str]:
-        """Those of the ids that are disks."""
-        return {row.id for row in await self._run("disks_known", ids=list(ids))}
-
 
 def _record(row: Row[Any]) -> DiskRecord:
     return DiskRecord(
@@ -107,6 +105,7 @@ def _record(row: Row[Any]) -> DiskRecord:
         state=state_of(row.size_bytes, row.made_bytes, row.deleted_at, is_removing=row.removing),
         created_at=row.created_at,
         deleted_at=row.deleted_at,
+        made_bytes=row.made_bytes,
         used_bytes=row.used_bytes,
         measured_at=row.measured_at,
         problem=row.problem,

@@ -5,9 +5,9 @@
 SELECT id FROM users WHERE id = :user_id FOR NO KEY UPDATE;
 
 -- name: disk_totals_of
--- What a user's disks are together, one of them left out.
+-- What a user's disks are together, one of them left out, and those that were deleted because they could not be made.
 SELECT count(*) AS disks, CAST(coalesce(sum(size_bytes), 0) AS bigint) AS bytes
-FROM disks WHERE user_id = :user_id AND id <> :but;
+FROM disks WHERE user_id = :user_id AND id <> :but AND NOT (deleted_at IS NOT NULL AND made_bytes IS NULL AND problem IS NOT NULL);
 
 -- name: add_disk
 -- Store a disk that is to be made.
@@ -17,10 +17,7 @@ RETURNING *, CAST('[]' AS jsonb) AS uses;
 
 -- name: disks_of
 -- One user's disks after a name and an id, in order, with the jobs that have them: those that are not deleted, or those.
-SELECT d.*, coalesce((SELECT jsonb_agg(jsonb_build_array(u.reservation_id, u.read_only) ORDER BY u.reservation_id)
-                      FROM disk_uses u JOIN reservations r ON r.id = u.reservation_id
-                      WHERE u.disk_id = d.id AND r.status NOT IN ('succeeded', 'failed', 'cancelled', 'expired')), '[]') AS uses
-FROM disks d
+SELECT d.*, jobs_of_disk(d.id) AS uses FROM disks d
 WHERE d.user_id = :user_id AND (d.deleted_at IS NOT NULL) = :deleted
   AND (d.name COLLATE "C" > :name OR (d.name COLLATE "C" = :name AND d.id > :id))
 ORDER BY d.name COLLATE "C", d.id LIMIT :limit;
@@ -32,33 +29,31 @@ ORDER BY id FOR NO KEY UPDATE;
 
 -- name: disk_named
 -- One user's disk of a name, or the last deleted one, with the jobs that have it.
-SELECT d.*, coalesce((SELECT jsonb_agg(jsonb_build_array(u.reservation_id, u.read_only) ORDER BY u.reservation_id)
-                      FROM disk_uses u JOIN reservations r ON r.id = u.reservation_id
-                      WHERE u.disk_id = d.id AND r.status NOT IN ('succeeded', 'failed', 'cancelled', 'expired')), '[]') AS uses
-FROM disks d
+SELECT d.*, jobs_of_disk(d.id) AS uses FROM disks d
 WHERE d.user_id = :user_id AND d.name COLLATE "C" = :name AND (d.deleted_at IS NOT NULL) = :deleted
 ORDER BY d.deleted_at DESC NULLS LAST, d.id LIMIT 1;
 
 -- name: disks_named
 -- One user's disks of these names that are not deleted, with the jobs that have them.
-SELECT d.*, coalesce((SELECT jsonb_agg(jsonb_build_array(u.reservation_id, u.read_only) ORDER BY u.reservation_id)
-                      FROM disk_uses u JOIN reservations r ON r.id = u.reservation_id
-                      WHERE u.disk_id = d.id AND r.status NOT IN ('succeeded', 'failed', 'cancelled', 'expired')), '[]') AS uses
-FROM disks d
+SELECT d.*, jobs_of_disk(d.id) AS uses FROM disks d
 WHERE d.user_id = :user_id AND d.deleted_at IS NULL AND d.name COLLATE "C" = ANY(CAST(:names AS text[]))
 ORDER BY d.id;
 
 -- name: change_disk
 -- Give a disk that is locked a name, a size, and whether it is deleted.
 UPDATE disks SET name = :name, size_bytes = :size_bytes, deleted_at = :deleted_at,
-       problem = CASE WHEN size_bytes = :size_bytes THEN problem END
+       problem = CASE WHEN size_bytes = :size_bytes THEN problem END, failed_at = NULL
 WHERE id = :id RETURNING id;
 
 -- name: end_uses_of_disks
 -- Jobs that have ended have none of these disks, which are locked, any more.
-DELETE FROM disk_uses u USING reservations r
-WHERE u.disk_id = ANY(CAST(:ids AS text[])) AND r.id = u.reservation_id
-  AND r.status IN ('succeeded', 'failed', 'cancelled', 'expired');
+WITH ended AS (
+    DELETE FROM disk_uses u USING reservations r
+    WHERE u.disk_id = ANY(CAST(:ids AS text[])) AND r.id = u.reservation_id
+      AND r.status IN ('succeeded', 'failed', 'cancelled', 'expired')
+    RETURNING u.disk_id
+)
+UPDATE disks d SET given_back_at = :now WHERE d.id IN (SELECT disk_id FROM ended);
 
 -- name: add_disk_uses
 -- Let a job have disks from now on.
@@ -80,43 +75,47 @@ WITH locked AS MATERIALIZED (
       AND r.status IN ('succeeded', 'failed', 'cancelled', 'expired')
     RETURNING u.disk_id
 )
-UPDATE disks d SET measured_at = NULL WHERE d.id IN (SELECT disk_id FROM ended);
+UPDATE disks d SET given_back_at = :now WHERE d.id IN (SELECT disk_id FROM ended);
 
 -- name: disks_to_settle
--- Disks that the cluster has to make, to give another size, or to remove: of those, deleted so long ago.
+-- Disks that the cluster has to make, to give another size, or to remove: of those, deleted so long ago, or deleted because
+-- they could not be made. Where that failed, not before a while has gone by.
 (SELECT *, CAST('[]' AS jsonb) AS uses FROM disks
- WHERE deleted_at IS NULL AND (made_bytes IS NULL OR made_bytes <> size_bytes) LIMIT :limit)
+ WHERE deleted_at IS NULL AND (made_bytes IS NULL OR made_bytes <> size_bytes)
+   AND (failed_at IS NULL OR failed_at < :failed_before)
+ ORDER BY failed_at NULLS FIRST, id LIMIT :limit)
 UNION ALL
-(SELECT *, CAST('[]' AS jsonb) AS uses FROM disks WHERE deleted_at <= :deleted_before ORDER BY deleted_at LIMIT :limit);
+(SELECT *, CAST('[]' AS jsonb) AS uses FROM disks
+ WHERE (deleted_at <= :deleted_before OR (deleted_at IS NOT NULL AND made_bytes IS NULL AND problem IS NOT NULL))
+   AND (failed_at IS NULL OR failed_at < :failed_before)
+ ORDER BY failed_at NULLS FIRST, deleted_at LIMIT :limit);
 
 -- name: begin_disk_removal
--- From now on nobody can restore a disk that was deleted so long ago.
-UPDATE disks SET removing = true WHERE id = :id AND deleted_at <= :deleted_before RETURNING id;
+-- From now on nobody can restore a disk that was deleted so long ago, or that could not be made.
+UPDATE disks SET removing = true
+WHERE id = :id AND (deleted_at <= :deleted_before OR (deleted_at IS NOT NULL AND made_bytes IS NULL AND problem IS NOT NULL))
+RETURNING id;
 
 -- name: note_disk_made
 -- The cluster has made a disk of this size.
-UPDATE disks SET made_bytes = :size_bytes, problem = NULL WHERE id = :id;
+UPDATE disks SET made_bytes = :size_bytes, problem = NULL, failed_at = NULL WHERE id = :id;
 
--- name: note_disk_problem
--- Why the cluster could not make a disk.
-UPDATE disks SET problem = left(:problem, 1000) WHERE id = :id AND problem IS DISTINCT FROM left(:problem, 1000);
+-- name: note_disk_failure
+-- The cluster could not make, resize or remove a disk; the text, if there is one, tells its owner why.
+UPDATE disks SET failed_at = :now, problem = coalesce(left(:problem, 1000), problem) WHERE id = :id;
 
 -- name: remove_disk
 -- Remove the row of a disk that the cluster has removed.
 DELETE FROM disks WHERE id = :id AND removing RETURNING user_id, name;
 
 -- name: disks_to_measure
--- Disks that are made and were not measured since their last use, or are used and were not measured for a while.
+-- Disks that are made and were not measured since a job gave them back, or are used and were not measured for a while.
 SELECT d.id FROM disks d
 WHERE d.made_bytes IS NOT NULL AND d.deleted_at IS NULL
-  AND (d.measured_at IS NULL
+  AND (d.measured_at IS NULL OR d.given_back_at >= d.measured_at
        OR (d.measured_at < :measured_before AND EXISTS (SELECT FROM disk_uses u WHERE u.disk_id = d.id AND NOT u.read_only)))
 ORDER BY d.measured_at NULLS FIRST LIMIT :limit;
 
 -- name: note_disk_use
--- How much is on a disk.
+-- How much was on a disk when the measurement began, at least.
 UPDATE disks SET used_bytes = :used_bytes, measured_at = :now WHERE id = :id;
-
--- name: disks_known
--- Those of the ids that are disks.
-SELECT id FROM disks WHERE id = ANY(CAST(:ids AS text[]));

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import datetime
 
-from reservation_core.domain.changes import Decision, DeletePods, GpusIdle, KeepRequested, Record
+from reservation_core.domain.changes import Decision, DeletePods, GpusIdle, KeepRequested, Record, SignalPods
 from reservation_core.domain.errors import NotIdleError
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.gpu_use.idle_rules import IdleWarning
@@ -45,7 +45,8 @@ def release_idle(reservation: Reservation, now: datetime, *, requeue: bool) -> D
         detail = f"{idle} It goes to the end of the queue; there is nothing to do."
         after, effects = end_to_wait_again(reservation, now, detail)
         after = replace(after, reason=Reason(ReasonCode.IDLE, detail))
-        return after, (*effects, Record(JobEventKind.IDLE_RELEASED, data=_data(warning)))
+        signal = () if reservation.preemption.end_signal is None else (SignalPods(),)
+        return after, (*signal, *effects, Record(JobEventKind.IDLE_RELEASED, data=_data(warning)))
     detail = f"{idle} Next time end a job that you don't need, or keep it when you are warned: `gpu-dev keep ID`."
     after = replace(
         reservation,

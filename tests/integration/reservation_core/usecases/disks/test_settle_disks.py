@@ -1,7 +1,7 @@
 """Disks through kills of the leader at any moment: none is lost, and none is left that no row knows."""
 
 import random
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -12,6 +12,7 @@ from reservation_core.domain.disks.disk_life import DiskBounds, DiskState
 from reservation_core.domain.disks.disk_uses import DiskUse
 from reservation_core.domain.errors import DiskInUseError, DomainError
 from reservation_core.domain.model import JobStatus
+from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.disks.disks import DiskRecord, DiskRefusedError
 from reservation_core.usecases.disks.disks import change_disk, create_disk, delete_disk, restore_disk
 from reservation_core.usecases.disks.settle_disks import DiskRules, measure_disks, settle_disks
@@ -25,8 +26,8 @@ RULES = DiskRules(KEPT)
 BOUNDS = DiskBounds(100 * GIB)
 
 
-class KilledError(Exception):
-    """The leader was killed here."""
+class KilledError(BaseException):
+    """The leader was killed here, and does nothing more."""
 
 
 class Store:
@@ -35,12 +36,15 @@ class Store:
     def __init__(self) -> None:
         self.sizes: dict[str, int] = {}
         self.full = False
+        self.broken = ""
         self.kill: Iterator[str] = iter(())
 
     async def make(self, disk_id: str, size_bytes: int) -> None:
         """Make a disk, or resize it."""
         cut = next(self.kill, "")
         self._end(cut == "before")
+        if disk_id == self.broken:
+            raise ClusterUnavailableError("the disk does not answer")
         if self.full:
             raise DiskRefusedError("no room")
         self.sizes[disk_id] = size_bytes
@@ -57,9 +61,8 @@ class Store:
         """All disks are half full."""
         return self.sizes[disk_id] // 2
 
-    async def unknown(self, known: Collection[str]) -> list[str]:
-        """Disks that are none of these."""
-        return sorted(self.sizes.keys() - set(known))
+    async def close(self) -> None:
+        """Nothing is open."""
 
     def _end(self, killed: bool) -> None:
         if killed:
@@ -116,8 +119,48 @@ async def test_a_disk_is_made_kept_after_its_deletion_and_then_removed(world: Wo
     world.clock.go_on(KEPT)
     assert (await settled(world, store), store.sizes) == (1, {})
     async with world.uow() as uow:
-        assert await uow.disks.known([disk.id]) == set()
+        assert (await sql(uow, "SELECT count(*) FROM disks")).scalar_one() == 0
     assert await settled(world, store) == 0
+
+
+async def test_a_disk_whose_step_fails_rests_and_the_others_go_on(world: World, store: Store) -> None:
+    first = await created(world, "first")
+    second = await created(world, "second")
+    store.broken = min(first.id, second.id)  # the one that is tried first
+    with pytest.raises(ClusterUnavailableError):
+        await settled(world, store)
+    assert (await settled(world, store), store.broken in store.sizes) == (1, False)
+    store.broken = ""
+    assert await settled(world, store) == 0
+    world.clock.go_on(timedelta(minutes=2))
+    assert (await settled(world, store), store.sizes.keys()) == (1, {first.id, second.id})
+
+
+async def test_a_disk_that_could_not_be_made_goes_at_once_and_does_not_count(world: World, store: Store) -> None:
+    store.full = True
+    await created(world, size=BOUNDS.user_bytes)
+    await settled(world, store)
+    await deleted(world)
+    store.full = False
+    await created(world, "smaller")
+    assert (await settled(world, store), len(store.sizes)) == (2, 1)
+    async with world.uow() as uow:
+        assert (await sql(uow, "SELECT count(*) FROM disks")).scalar_one() == 1
+
+
+async def test_a_size_that_was_refused_may_be_taken_back_and_no_more(world: World, store: Store) -> None:
+    await created(world, size=2 * GIB)
+    await settled(world, store)
+    store.full = True
+    for size in (8 * GIB, 4 * GIB):
+        async with world.uow() as uow:
+            await change_disk(uow, world.who, "data", None, size, BOUNDS, world.clock.now())
+        await settled(world, store)
+    async with world.uow() as uow:
+        with pytest.raises(DomainError, match="can't be made smaller"):
+            await change_disk(uow, world.who, "data", None, GIB, BOUNDS, world.clock.now())
+        await change_disk(uow, world.who, "data", None, 2 * GIB, BOUNDS, world.clock.now())
+    assert (await shown(world)).state is DiskState.READY
 
 
 async def test_what_can_not_be_made_says_why_and_is_tried_again(world: World, store: Store) -> None:
@@ -126,6 +169,8 @@ async def test_what_can_not_be_made_says_why_and_is_tried_again(world: World, st
     assert await settled(world, store) == 0
     assert ((await shown(world)).problem, (await shown(world)).state) == ("no room", DiskState.CREATING)
     store.full = False
+    assert await settled(world, store) == 0
+    world.clock.go_on(timedelta(minutes=2))
     await settled(world, store)
     assert ((await shown(world)).problem, (await shown(world)).state) == (None, DiskState.READY)
 
@@ -148,7 +193,6 @@ async def test_disks_are_measured_after_their_jobs(world: World, store: Store) -
     await measure_disks(world.uow, store, world.clock, RULES)
     assert ((await shown(world)).measured_at, (await shown(world)).used_bytes) == (first, GIB // 2)
     await ended(world, job)
-    await settled(world, store)
     await measure_disks(world.uow, store, world.clock, RULES)
     assert (await shown(world)).measured_at == world.clock.now()
 
@@ -170,7 +214,7 @@ async def test_the_database_keeps_one_writer_and_disks_of_open_jobs(world: World
                 await sql(uow, statement)
     await ended(world, reader)
     async with world.uow() as uow:
-        await uow.disks.end_uses(10)
+        await uow.disks.end_uses(world.clock.now(), 10)
     assert [use.read_only for use in (await shown(world)).uses] == [False]
     assert disk.id == (await shown(world)).id
 
@@ -204,12 +248,13 @@ async def test_histories_with_kills_leave_no_orphan_and_lose_nothing(world: Worl
         for job in jobs:
             await ended(world, job)
         store.kill = iter(())
+        await measure_disks(world.uow, store, world.clock, RULES)
         while await settled(world, store):
             pass
         async with world.uow() as uow:
-            rows = (await sql(uow, "SELECT id, size_bytes FROM disks WHERE made_bytes IS NOT NULL")).all()
-            assert await uow.disks.known(list(store.sizes)) == store.sizes.keys()
-            assert {row.id for row in rows} <= store.sizes.keys(), seed
+            rows = (await sql(uow, "SELECT id, made_bytes FROM disks")).all()
+            assert store.sizes.keys() <= {row.id for row in rows}, seed
+            assert {row.id for row in rows if row.made_bytes is not None} <= store.sizes.keys(), seed
             live = await sql(uow, "SELECT id, size_bytes FROM disks WHERE deleted_at IS NULL")
             assert all(store.sizes[row.id] == row.size_bytes for row in live), seed
             assert (await sql(uow, "SELECT count(*) FROM disk_uses")).scalar_one() == 0, seed
