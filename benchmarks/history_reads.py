@@ -210,7 +210,7 @@ def _timers(now: datetime) -> dict[str, list[Values]]:
         "disks_to_measure": [{"measured_before": now - timedelta(minutes=1), "limit": 50}],
         "jobs_with_news": [{"limit": 200}],
         "arrays_with_news": [{"leave_out": ["job-none"], "scanned": 2000, "limit": 100}],
-        "terms_apply": [{"now": now}],
+        "any_terms_due": [{"now": now}],
         "end_signals_due": [{"now": now, "limit": 500}],
         "shares_needed": [{"now": now, "needs_s": 50.0}],
         "gpus_lent": [{"now": now, "longest_lead": timedelta(minutes=1)}],

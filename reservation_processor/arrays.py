@@ -9,7 +9,7 @@ from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.jobs.arrays import RestingArrays, settle_arrays
 
 REST_S = 0.2
-"""Between two looks: each event of the audit log wakes this, and few are of elements."""
+"""After a look that found nothing: each event of the audit log wakes this, and few are of elements."""
 
 
 async def keep_arrays(runtime: Runtime, settings: ProcessorSettings) -> None:
@@ -24,6 +24,6 @@ async def keep_arrays(runtime: Runtime, settings: ProcessorSettings) -> None:
             loop.note_success()
             if not news:
                 await subscription.wait(sweep)
-            await asyncio.sleep(REST_S)
+                await asyncio.sleep(REST_S)
 
         await loop.repeat(once)

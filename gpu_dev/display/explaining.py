@@ -39,19 +39,19 @@ class JobExplanation(Struct, kw_only=True):
 
 def explain(job: Job, types: Sequence[TypeSummary], use: UseOut | None = None) -> JobExplanation:
     """Explain a job's state, given the GPUs counted by type, and how it uses its own."""
-    facts = _facts(job) if use is None else [*_facts(job), *_idle_so_far(use)]
+    facts = _facts(job) if use is None else [*_facts(job), *_idle_so_far(job, use)]
     return JobExplanation(job=job, facts=facts, what_would_help=_help(job, types))
 
 
-def _idle_so_far(use: UseOut) -> list[str]:
+def _idle_so_far(job: Job, use: UseOut) -> list[str]:
     """How long the GPUs of a job without a warning have been idle, if it is worth a word."""
-    since = idle_since(use)
+    since = idle_since(use, {(part.node, index) for part in job.allocations for index in part.gpu_indices})
     if since is None or use.end - since < _WORTH_A_WORD:
         return []
     return [
         (
             f"Each of its GPUs has been used for less than {IDLE_BELOW:.0%} since {local_time(since)}."
-            " If the policy has a rule about idle GPUs for it, its owner is warned before it is ended."
+            " If the policy has a rule about idle GPUs, its owner is warned first."
         )
     ]
 

@@ -1,5 +1,6 @@
 """The use of GPUs as lines of characters, one a GPU."""
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from gpu_dev.wire.nodes import GpuUseOut, JobUseOut, UseLevel, UseOut
@@ -55,13 +56,16 @@ def mean_and_most(gpu: GpuUseOut, name: str) -> UseLevel | None:
     return UseLevel(mean=mean, max=max(level.max for _, level in known))
 
 
-def idle_since(found: UseOut) -> datetime | None:
+def idle_since(found: UseOut, own: Collection[tuple[str, int]] | None = None) -> datetime | None:
     """Since when all GPUs are used for less than `IDLE_BELOW`, step by step until now; None where one is not.
 
+    Of `own`, by node and index, if these are given: there may be others that an earlier attempt had.
     A step without samples counts as use, as it does for rules about idle GPUs.
     """
     begins: list[datetime] = []
     for gpu in found.gpus:
+        if own is not None and (gpu.node, gpu.index) not in own:
+            continue
         begin = None
         expected = found.end
         for point in reversed(gpu.points):

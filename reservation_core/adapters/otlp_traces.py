@@ -5,6 +5,7 @@ Loaded only where traces are on: it needs the extra `traces`. What the exporter 
 """
 
 import asyncio
+import threading
 from datetime import datetime
 
 import structlog
@@ -21,6 +22,7 @@ from reservation_core.ports.traces import Span, trace_id_of
 
 _SEND_EVERY_MS = 1000
 _LONGEST_EXPORT_S = 5
+_LONGEST_CLOSE_S = 3
 _SCOPE = InstrumentationScope("gpu-dev-server")
 
 _log = structlog.get_logger(__name__)
@@ -69,7 +71,10 @@ class OtlpTraces:
 
     async def close(self) -> None:
         """See `ports.traces`."""
-        await asyncio.to_thread(self._sender.shutdown)
+        # It waits for its last batch; a collector that hangs must not hold up the end of the process.
+        sending = threading.Thread(target=self._sender.shutdown, name="last traces", daemon=True)
+        sending.start()
+        await asyncio.to_thread(sending.join, _LONGEST_CLOSE_S)
 
 
 def _context_of(trace: str) -> SpanContext:

@@ -275,10 +275,12 @@ def _dates_lost(client: GpuDevClient, chosen: Sequence[str], reach: Reach) -> st
         lost += [
             one for one in dates if one.series_id == first.series_id and (reach == "all" or one.start >= first.start)
         ]
+    lost = sorted({one.id: one for one in lost}.values(), key=lambda one: one.start)
     if not lost:
         return f"Cancel {', '.join(chosen)}?"
     when = f"from {minute(lost[0].start)}" if len(lost) == 1 else f"{minute(lost[0].start)} to {minute(lost[-1].start)}"
-    title = f" of {lost[0].title}" if lost[0].title else ""
+    titles = ", ".join(dict.fromkeys(one.title for one in lost if one.title))
+    title = f" of {titles}" if titles else ""
     return f"Cancel {counted(len(lost), 'date')}{title}, {when}? Their GPUs are free at once, and jobs in them end."
 
 

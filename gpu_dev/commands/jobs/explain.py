@@ -1,6 +1,7 @@
 """`explain`: why a job is as it is; or, before there is one, what would become of it, and why."""
 
 import shlex
+from datetime import UTC, timedelta
 from typing import Annotated, Any
 
 import typer
@@ -25,6 +26,7 @@ from gpu_dev.wire.policy import ExplainRequest
 from reservation_core.domain.model import JobStatus
 
 app = typer.Typer(add_completion=False)
+_LOOKED_AT = timedelta(hours=1)
 _EXPLANATION = View[JobExplanation](name=lambda one: one.job.id, columns=(Column("ID", lambda one: one.job.id),))
 
 
@@ -91,7 +93,9 @@ def _use_of(client: GpuDevClient, job: Job) -> UseOut | None:
     if job.status is not JobStatus.RUNNING or job.idle is not None or job.array is not None:
         return None
     try:
-        return client.use.of_job(job.id)
+        # In such steps no work hides behind a mean, nor a silence behind samples.
+        begun = max(job.started_at or job.created_at, local_now() - _LOOKED_AT)
+        return client.use.of_job(job.id, since=begun.astimezone(UTC).isoformat(), step=timedelta(minutes=1))
     except ClientError:
         return None
 

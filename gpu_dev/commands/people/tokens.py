@@ -25,7 +25,6 @@ from gpu_dev.session import client_for, connection_of, own_names
 from gpu_dev.terminal import put, say
 from gpu_dev.wire.people import TokenBudget, TokenCreate
 from reservation_core.domain.people.token_scopes import TokenScope
-from reservation_core.domain.policy.rule_words import counted
 
 if TYPE_CHECKING:
     from gpu_dev.wire.people import TokenOut
@@ -166,12 +165,15 @@ def _all_of(client: GpuDevClient, user: str | None) -> str:
     owner = client.me().name
     if user is not None:
         require_known(user, (one.name for one in islice(client.users(), _MOST)), "user", "gpu-dev users list")
-    tokens = [one for one in islice(client.tokens(), _MOST) if one.revoked_at is None and one.user == (user or owner)]
-    browsers = sum(1 for one in tokens if one.session)
-    sessions = f", {counted(browsers, 'browser session')} among them" if browsers else ""
-    kept = " but the one in use and those it was made with" if user in (None, owner) else ""
-    of = f"{user}'s" if user not in (None, owner) else "your"
-    return f"Revoke all of {of} {counted(len(tokens), 'token')}{sessions}{kept}? They stop working at once."
+    if user in (None, owner):
+        return (
+            "Revoke all of your tokens and browser sessions, and your calendar address? The token in use and those that"
+            " it was made with stay. All others stop working at once, and so do tokens that were made with them."
+        )
+    return (
+        f"Revoke all of {user}'s tokens and browser sessions, and the calendar address? They stop working at once, and"
+        " so do tokens that were made with them, also for others."
+    )
 
 
 def _named_ones(chosen: Sequence[str], good: Mapping[str, "TokenOut"]) -> str:
@@ -179,7 +181,7 @@ def _named_ones(chosen: Sequence[str], good: Mapping[str, "TokenOut"]) -> str:
     children = _made_with(chosen, good)
     it = "it" if len(chosen) == 1 else "them"
     too = f" Tokens that were made with {it} are revoked, too: {_in_words(children, good)}." if children else ""
-    return f"Revoke {_in_words(chosen, good)}? What uses {it} is refused at once.{too}"
+    return f"Revoke {_in_words(chosen, good)}? What uses {it} is refused at once, and browser sessions end.{too}"
 
 
 def _made_with(chosen: Sequence[str], good: Mapping[str, "TokenOut"]) -> list[str]:

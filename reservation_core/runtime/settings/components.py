@@ -84,7 +84,17 @@ Proxies = Annotated[
 ]
 
 
-TracesUrl = Annotated[HttpUrl | None, BeforeValidator(_none_if_empty)]
+def _without_secrets(url: HttpUrl | None) -> HttpUrl | None:
+    if url is None:
+        return None
+    if url.username or url.password or url.query:
+        raise ValueError("can't have a password or a query, which would be logged: use OTEL_EXPORTER_OTLP_HEADERS")
+    if url.path in (None, "/"):
+        raise ValueError("needs the collector's path, usually /v1/traces")
+    return url
+
+
+TracesUrl = Annotated[HttpUrl | None, BeforeValidator(_none_if_empty), AfterValidator(_without_secrets)]
 
 # In lower case, and without the `*.` that it may be written with.
 AppsHost = Annotated[

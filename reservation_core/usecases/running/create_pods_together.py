@@ -50,23 +50,24 @@ async def create_together(
                 [specs[row.id]] = pod_specs(row, cards, clock.now(), rules.grace, rules.belt, master, rules.access)
         begun = clock.now()
         done = await _create_each(held, cluster, specs, clock, rules)
-        for reservation_id in done:
-            add_creation(traces, rows[reservation_id], allocations[reservation_id], begun, clock.now())
-        return done
+        for reservation_id, ended in done.items():
+            add_creation(traces, rows[reservation_id], allocations[reservation_id], begun, ended)
+        return {*done}
 
 
 async def _create_each(
     held: HeldPods, cluster: Cluster, specs: Mapping[str, PodSpec], clock: Clock, rules: LaunchRules
-) -> set[str]:
+) -> dict[str, datetime]:
+    """When each was created."""
     creation = PodCreation(held, cluster, clock, late=rules.late, slow_after=rules.slow_after)
-    done: set[str] = set()
+    done: dict[str, datetime] = {}
 
     async def create(reservation_id: str, spec: PodSpec) -> None:
         try:
             await creation.create(spec)
         except (PodRefusedError, ClusterUnavailableError):
             return  # `perform` tries again and handles the failure
-        done.add(reservation_id)
+        done[reservation_id] = clock.now()
 
     await creation.all([partial(create, *spec) for spec in specs.items()])
     return done

@@ -26,13 +26,14 @@ def add_creation(
     """Add the wait for GPUs, of a first attempt, and the creation of the pods on them."""
     if traces is None or job.trace is None:
         return
+    attempt: dict[str, str | int] = {"gpu_dev.attempt": job.attempt}
     if job.attempt == 1 and gpus:
         placed: dict[str, str | int] = {
+            **attempt,
             "gpu_dev.nodes": ",".join(sorted({gpu.node for gpu in gpus})),
             "gpu_dev.gpus": len(gpus),
         }
         traces.add(Span("wait for GPUs", job.id, job.trace, job.created_at, gpus[0].starts_at, placed))
-    attempt = {"gpu_dev.attempt": job.attempt}
     traces.add(Span("create pods", job.id, job.trace, begun, ended, attempt, error))
 
 

@@ -36,7 +36,7 @@ async def preempt(uow_factory: UnitOfWorkFactory, clock: Clock, turnaround: time
     """Signal, ask and renew once. Pods may need `turnaround` to end."""
     needs = needs_of(turnaround)
     async with uow_factory(one_statement=True) as uow:
-        if not await uow.leases.apply(clock.now()):
+        if not await uow.leases.any_due(clock.now()):
             return PreemptionReport(0, 0, 0)
 
     async def signals_due(uow: UnitOfWork, now: datetime) -> list[str]:

@@ -37,7 +37,7 @@ def test_tokens(system: System) -> None:
     secret = made.stdout.strip()
     [laptop] = ids(made.stderr)
     [cron] = ids(system.cli("tokens", "create", "--name", "cron", GPU_DEV_TOKEN=secret).stderr)
-    question = f"Revoke laptop ({laptop})? What uses it is refused at once."
+    question = f"Revoke laptop ({laptop})? What uses it is refused at once, and browser sessions end."
     declined(system, "tokens", "revoke", "laptop", asks=(question, f"made with it are revoked, too: cron ({cron})."))
     declined(
         system,
@@ -45,8 +45,8 @@ def test_tokens(system: System) -> None:
         "revoke",
         "--all",
         asks=(
-            "Revoke all of your ",
-            " tokens but the one in use",
+            "Revoke all of your tokens and browser sessions, and your calendar address?",
+            "The token in use and those that it was made with stay.",
         ),
     )
     declined(system, "tokens", "revoke", "--all", "--user", "alice", asks=("Revoke all of alice's ",), who="admin")

@@ -26,8 +26,8 @@ _CANCEL_S = 0.5
 _CLOSE_S = 1.0
 _PROBE_AFTER_S = 1
 _PROBES = 3
-_FIRST_OWN_TYPE = 16_384
-"""Types below come with PostgreSQL itself and are the same in every database."""
+_FIRST_OTHER_TYPE = 10_000
+"""Types below have their number from PostgreSQL's catalogue, which is the same in every database."""
 _types: dict[int, Any] = {}
 _NOT_ASKED = SimpleNamespace(name="none")
 
@@ -79,7 +79,7 @@ class BoundedConnection(asyncpg.Connection):  # type: ignore[misc]
         if all(oid in _types for oid in typeoids):
             return list(_types.values()), _NOT_ASKED
         types, asked = await super()._introspect_types(typeoids, timeout)
-        if all(oid < _FIRST_OWN_TYPE for oid in typeoids):
+        if all(oid < _FIRST_OTHER_TYPE for oid in typeoids):
             _types.update({row["oid"]: row for row in types})
         return types, asked
 

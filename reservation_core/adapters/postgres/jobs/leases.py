@@ -29,9 +29,9 @@ class Leases:
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
-    async def apply(self, now: datetime) -> bool:
+    async def any_due(self, now: datetime) -> bool:
         """Whether any job runs that is preemptible, or that gets its signal now."""
-        [row] = await direct.fetch(self._connection, "terms_apply", {"now": now})
+        [row] = await direct.fetch(self._connection, "any_terms_due", {"now": now})
         return bool(row["found"])
 
     async def signals_due(self, now: datetime, limit: int) -> list[str]:

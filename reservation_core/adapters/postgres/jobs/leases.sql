@@ -1,4 +1,4 @@
--- name: terms_apply
+-- name: any_terms_due
 -- Whether the rest has anything to look at: some jobs run that are preemptible, or get their signal now.
 SELECT EXISTS (SELECT FROM reservations WHERE status = 'running'
                AND (preemptible OR end_signal IS NOT NULL AND signalled_at IS NULL
