@@ -84,7 +84,7 @@ async def test_what_the_cluster_refuses_is_said_in_its_words(
     quota = {"metadata": {"name": "small"}, "spec": {"hard": {"requests.storage": "1Gi"}}}
     path = f"/api/v1/namespaces/{namespace}/resourcequotas"
     await client.call("POST", path, quota)
-    # What is used is counted by a controller, which no test runs.
+    # A controller counts what is used, and no test runs it.
     used = {"status": {"hard": {"requests.storage": "1Gi"}, "used": {"requests.storage": "0"}}}
     await client.call("PATCH", f"{path}/small/status", used, content_type=MERGE)
     with pytest.raises(DiskRefusedError, match=r"exceeded quota.*storage class shared"):
