@@ -33,3 +33,16 @@ def test_traces_without_the_extra_are_refused_with_the_way_out(monkeypatch: pyte
     settings = CommonSettings(traces_url="http://127.0.0.1:4318/v1/traces")  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match=r"gpu-dev-server\[server,traces\]"):
         open_traces(settings, "test")
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://collector:4318", "usually /v1/traces"),
+        ("http://ada:hunter2@collector:4318/v1/traces", "OTEL_EXPORTER_OTLP_HEADERS"),
+        ("http://collector:4318/v1/traces?key=hunter2", "OTEL_EXPORTER_OTLP_HEADERS"),
+    ],
+)
+def test_an_address_that_can_not_work_or_has_a_secret_is_refused(url: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        CommonSettings(traces_url=url)  # type: ignore[arg-type]
