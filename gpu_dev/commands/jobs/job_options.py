@@ -111,3 +111,6 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show the verdict: 
 TestOnly = Annotated[
     bool, typer.Option("--test-only", help="Only show when it would start, and what would start sooner.")
 ]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait until it has ended; exit code 1 unless it succeeded.")]
+Timeout = Annotated[str | None, typer.Option(help="Wait no longer than this (exit code 124); the job goes on.")]
+Tty = Annotated[bool, typer.Option("--tty", help="Run the command in a terminal; its output is not kept for `logs`.")]

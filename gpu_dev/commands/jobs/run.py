@@ -26,8 +26,8 @@ from gpu_dev.commands.jobs.job_options import (
     Env,
     Fetch,
     For,
-    Gpus,
     GpuType,
+    Gpus,
     Image,
     Inactivity,
     JsonFile,
@@ -44,6 +44,9 @@ from gpu_dev.commands.jobs.job_options import (
     Shm,
     Sync,
     TestOnly,
+    Timeout,
+    Tty,
+    Wait,
     WorkingDir,
 )
 from gpu_dev.display.local_times import local_sentence
@@ -106,12 +109,8 @@ def submit(
     shm: Shm = None,
     json_file: JsonFile = None,
     again: Again = None,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until it has ended; exit code 1 unless it succeeded.")
-    ] = False,
-    timeout: Annotated[
-        str | None, typer.Option(help="Wait no longer than this (exit code 124); the job goes on.")
-    ] = None,
+    wait: Wait = False,
+    timeout: Timeout = None,
     dry_run: DryRun = False,
     test_only: TestOnly = False,
     output: Annotated[Format, typer.Option("--output", "-o", help="Output format.")] = Format.NAME,
@@ -187,9 +186,7 @@ def run(
         Interrupted | None,
         typer.Option(help="What Ctrl-C does to the job (default: ask; without a terminal: cancel)."),
     ] = None,
-    tty: Annotated[
-        bool, typer.Option("--tty", help="Run the command in a terminal; its output is not kept for `logs`.")
-    ] = False,
+    tty: Tty = False,
     dry_run: DryRun = False,
     test_only: TestOnly = False,
 ) -> None:
