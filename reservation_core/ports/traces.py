@@ -8,7 +8,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What was done for a job during a time. `trace` is the job's (see `Traces.begin`); `error` is set if it failed."""
+    """One step of a job and its time. `trace` is the job's (see `Traces.begin`); `error` is set if it failed."""
 
     name: str
     job: str

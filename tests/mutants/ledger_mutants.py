@@ -61,7 +61,7 @@ LEDGER = (
     ),
     Mutant(
         "closed rows can be changed",
-        "What was given back is history",
+        "GPUs that were given back stay history",
         MIGRATIONS + "001x/0010_time_given_back.sql",
         "BEFORE UPDATE OF reservation_id, gpu_id, during, released_at, booking_id ON allocations",
         "BEFORE UPDATE OF rank ON allocations",

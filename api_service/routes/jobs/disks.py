@@ -18,6 +18,7 @@ from reservation_core.contracts.job_terms.disks import DiskChange, DiskCreate, D
 from reservation_core.domain.disks.disk_life import kept_until
 from reservation_core.ports.disks.disks import DiskRecord
 from reservation_core.usecases.disks import disks
+from reservation_core.usecases.repeat_lost_transactions import repeat_lost
 
 router = APIRouter(prefix="/v1/disks", tags=["disks"])
 
@@ -109,9 +110,12 @@ async def change_disk(request: Request, services: Served, caller: Caller, disk: 
 )
 async def delete_disk(services: Served, caller: Caller, disk: Name) -> Response:
     """Delete a disk that no job has. Its files are kept until `kept_until`, and then removed."""
-    async with services.runtime.uow() as uow:
-        record = await disks.delete_disk(uow, caller, disk, services.runtime.clock.now())
-    return _answer(services, record, 200).response()
+
+    async def act() -> DiskRecord:
+        async with services.runtime.uow() as uow:
+            return await disks.delete_disk(uow, caller, disk, services.runtime.clock.now())
+
+    return _answer(services, await repeat_lost(act), 200).response()
 
 
 @router.post(

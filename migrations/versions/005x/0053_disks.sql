@@ -1,6 +1,6 @@
 -- Disks of users. What is on them is with the cluster, by id. A row is there before that is made and until it is removed,
 -- so that a process which is killed in between leaves nothing that no row knows. `made_bytes` is the size that the cluster
--- has given the disk; null: it is not made yet. A deleted disk is kept for a while, and then removed. What failed at
+-- has given the disk; null: it is not made yet. A disk is given up that could not be made and was deleted. A deleted disk is kept for a while, and then removed. What failed at
 -- `failed_at` is tried again later, so that others have their turn. A disk is measured again that was given back since.
 CREATE TABLE disks (
     id          text PRIMARY KEY CHECK (id ~ '^disk-[0-9a-z]{1,32}$'),
@@ -17,6 +17,7 @@ CREATE TABLE disks (
     deleted_at  timestamptz,
     removing    boolean NOT NULL DEFAULT false CHECK (NOT removing OR deleted_at IS NOT NULL),
     is_live     boolean NOT NULL GENERATED ALWAYS AS (deleted_at IS NULL) STORED,
+    given_up    boolean NOT NULL GENERATED ALWAYS AS (deleted_at IS NOT NULL AND made_bytes IS NULL AND problem IS NOT NULL) STORED,
     UNIQUE (id, is_live)
 );
 CREATE UNIQUE INDEX disks_named ON disks (user_id, name COLLATE "C") WHERE deleted_at IS NULL;

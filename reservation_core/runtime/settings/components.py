@@ -25,7 +25,7 @@ from reservation_core.runtime.settings.placement import PlacementSettings
 from reservation_core.runtime.settings.retention import RetentionSettings
 from reservation_core.runtime.settings.section import MemorySize, Seconds, WarningTimes, split
 from reservation_core.runtime.settings.ssh import SshSettings
-from reservation_core.runtime.settings.sync import DiskSettings, SyncSettings
+from reservation_core.runtime.settings.user_data import DiskSettings, SyncSettings
 from reservation_core.runtime.settings.web import WebSettings
 
 

@@ -96,10 +96,12 @@ async def measure_disks(uow_factory: UnitOfWorkFactory, store: DiskStore, clock:
 
 async def _forget(uow_factory: UnitOfWorkFactory, clock: Clock, disk: DiskRecord) -> None:
     async with uow_factory() as uow:
-        if await uow.disks.remove(disk.id):
+        user = await uow.disks.remove(disk.id)
+        if user is not None:
             await uow.events.append(
                 actor=_SYSTEM,
                 kind=PeopleEventKind.DISK_REMOVED,
                 at=clock.now(),
-                data={"disk": disk.id, "name": disk.name, "size": disk.size_bytes},
+                subject=f"user:{user}",
+                data={"user": user, "disk": disk.id, "name": disk.name, "size": disk.size_bytes},
             )

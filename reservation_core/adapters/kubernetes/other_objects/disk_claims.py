@@ -12,6 +12,7 @@ from reservation_core.adapters.kubernetes.api_server.errors import (
 )
 from reservation_core.adapters.kubernetes.api_server.refusals import explained, unavailable
 from reservation_core.adapters.kubernetes.api_server.retries import MERGE_PATCH, ONLY_METADATA, Transport
+from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.disks.disks import DiskRefusedError
 
 _CLAIMS = "persistentvolumeclaims"
@@ -52,7 +53,7 @@ class DiskClaims:
             await self._transport.request("DELETE", f"{self._path}/{disk_id}")
 
     async def used_bytes(self, disk_id: str) -> int | None:  # noqa: ARG002 -- as other stores have it
-        """Not known: the volume itself ends what it has no room for."""
+        """Not known, and not needed: a volume takes no more than its size."""
         return None
 
     async def close(self) -> None:
@@ -80,7 +81,7 @@ class DiskClaims:
             },
         }
 
-    def _refusal(self, error: ApiServerError, verb: str, disk_id: str) -> Exception:
+    def _refusal(self, error: ApiServerError, verb: str, disk_id: str) -> DiskRefusedError | ClusterUnavailableError:
         """What a refused claim means: the size can't be had now, or we may not ask."""
         named = isinstance(error, ApiServerForbidsError) and f'"{disk_id}" is forbidden' in error.message
         if isinstance(error, InvalidError) or named:

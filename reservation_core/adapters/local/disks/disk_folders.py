@@ -48,33 +48,28 @@ class DiskFolders:
     def _make(self, disk_id: str, size_bytes: int) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         free = shutil.disk_usage(self._folder).free
-        if size_bytes - self._size_of(disk_id) > free:
+        if size_bytes - (self._used_bytes(disk_id) or 0) > free:
             raise DiskRefusedError(
                 f"The server's file system has {free / _GIB:.1f} GiB left, less than the disk is to have. Delete it and"
                 " create a smaller one, or ask an administrator for room."
             )
         (self._folder / disk_id).mkdir(mode=0o700, exist_ok=True)
 
-    def _size_of(self, disk_id: str) -> int:
-        return _size(self._folder / disk_id) if (self._folder / disk_id).exists() else 0
-
     def _remove(self, disk_id: str) -> None:
-        if (self._folder / disk_id).exists():
-            shutil.rmtree(self._folder / disk_id, onerror=_remove_all_the_same)
+        root = self._folder / disk_id
+        if not root.exists():
+            return
+        # Jobs make folders read-only, as caches of modules are. Links are removed, and not followed.
+        root.chmod(0o700)
+        for path, folders, _ in os.walk(root):
+            for name in folders:
+                if not (folder := Path(path, name)).is_symlink():
+                    folder.chmod(0o700)
+        shutil.rmtree(root)
 
     def _used_bytes(self, disk_id: str) -> int | None:
-        return self._size_of(disk_id) if (self._folder / disk_id).exists() else None
-
-
-def _remove_all_the_same(remove: Callable[[str], object], name: str, why: object) -> None:  # noqa: ARG001 -- of rmtree
-    """Go on with what a job has made read-only, as caches of modules are; links are removed, and not followed."""
-    path = Path(name)
-    path.parent.chmod(0o700)
-    if path.is_dir() and not path.is_symlink():
-        path.chmod(0o700)
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+        folder = self._folder / disk_id
+        return _size(folder) if folder.exists() else None
 
 
 def link_disks(home: Path, links: Path, uses: Collection[DiskUse]) -> None:

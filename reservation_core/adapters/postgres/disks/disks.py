@@ -82,9 +82,9 @@ class Disks(StatementRunner):
         """Note that the cluster could not do its part, and why if that is for its owner to know."""
         await self._run("note_disk_failure", id=disk_id, problem=problem, now=now)
 
-    async def remove(self, disk_id: str) -> bool:
-        """Remove the row of a disk that the cluster has removed; false where there is none."""
-        return (await self._run("remove_disk", id=disk_id)).one_or_none() is not None
+    async def remove(self, disk_id: str) -> str | None:
+        """Remove the row of a disk that the cluster has removed; returns its owner's name, None where there is none."""
+        return (await self._run("remove_disk", id=disk_id)).scalar_one_or_none()
 
     async def to_measure(self, measured_before: datetime, limit: int) -> list[str]:
         """Disks on which there may be more or less than when they were measured."""

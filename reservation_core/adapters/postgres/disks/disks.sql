@@ -5,9 +5,9 @@
 SELECT id FROM users WHERE id = :user_id FOR NO KEY UPDATE;
 
 -- name: disk_totals_of
--- What a user's disks are together, one of them left out, and those that were deleted because they could not be made.
+-- What a user's disks are together, without one of them and without those that were given up.
 SELECT count(*) AS disks, CAST(coalesce(sum(size_bytes), 0) AS bigint) AS bytes
-FROM disks WHERE user_id = :user_id AND id <> :but AND NOT (deleted_at IS NOT NULL AND made_bytes IS NULL AND problem IS NOT NULL);
+FROM disks WHERE user_id = :user_id AND id <> :but AND NOT given_up;
 
 -- name: add_disk
 -- Store a disk that is to be made.
@@ -78,22 +78,22 @@ WITH locked AS MATERIALIZED (
 UPDATE disks d SET given_back_at = :now WHERE d.id IN (SELECT disk_id FROM ended);
 
 -- name: disks_to_settle
--- Disks that the cluster has to make, to give another size, or to remove: of those, deleted so long ago, or deleted because
--- they could not be made. Where that failed, not before a while has gone by.
+-- Disks that the cluster has to make or to give another size, and those to remove: deleted so long ago, or given up. Where
+-- that failed, not before a while has gone by.
 (SELECT *, CAST('[]' AS jsonb) AS uses FROM disks
  WHERE deleted_at IS NULL AND (made_bytes IS NULL OR made_bytes <> size_bytes)
    AND (failed_at IS NULL OR failed_at < :failed_before)
  ORDER BY failed_at NULLS FIRST, id LIMIT :limit)
 UNION ALL
 (SELECT *, CAST('[]' AS jsonb) AS uses FROM disks
- WHERE (deleted_at <= :deleted_before OR (deleted_at IS NOT NULL AND made_bytes IS NULL AND problem IS NOT NULL))
+ WHERE (deleted_at <= :deleted_before OR given_up)
    AND (failed_at IS NULL OR failed_at < :failed_before)
  ORDER BY failed_at NULLS FIRST, deleted_at LIMIT :limit);
 
 -- name: begin_disk_removal
--- From now on nobody can restore a disk that was deleted so long ago, or that could not be made.
+-- From now on nobody can restore a disk that was deleted so long ago, or given up.
 UPDATE disks SET removing = true
-WHERE id = :id AND (deleted_at <= :deleted_before OR (deleted_at IS NOT NULL AND made_bytes IS NULL AND problem IS NOT NULL))
+WHERE id = :id AND (deleted_at <= :deleted_before OR given_up)
 RETURNING id;
 
 -- name: note_disk_made
@@ -105,8 +105,8 @@ UPDATE disks SET made_bytes = :size_bytes, problem = NULL, failed_at = NULL WHER
 UPDATE disks SET failed_at = :now, problem = coalesce(left(:problem, 1000), problem) WHERE id = :id;
 
 -- name: remove_disk
--- Remove the row of a disk that the cluster has removed.
-DELETE FROM disks WHERE id = :id AND removing RETURNING user_id, name;
+-- Remove the row of a disk that the cluster has removed; its owner's name.
+DELETE FROM disks d USING users u WHERE d.id = :id AND d.removing AND u.id = d.user_id RETURNING u.name AS user_name;
 
 -- name: disks_to_measure
 -- Disks that are made and were not measured since a job gave them back, or are used and were not measured for a while.

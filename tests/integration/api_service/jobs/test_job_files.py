@@ -13,7 +13,7 @@ from api_service.app import create_app
 from reservation_core.domain.sessions.job_tokens import job_token
 from reservation_core.domain.sync.frames import framed, read_pack
 from reservation_core.runtime.settings.components import ApiSettings, ClusterKind
-from reservation_core.runtime.settings.sync import SyncSettings
+from reservation_core.runtime.settings.user_data import SyncSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.sessions.server_keys import job_token_key
 from tests.integration.api_service.callers import JOB

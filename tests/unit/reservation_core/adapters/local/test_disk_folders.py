@@ -1,7 +1,9 @@
 """Folders of disks, in which jobs make of files and permissions what they want."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -10,11 +12,27 @@ from reservation_core.ports.disks.disks import DiskRefusedError
 
 DISK = "disk-a"
 MIB = 2**20
+_SOMEBODY = 65_534
 
 
 @pytest.fixture
-async def disks(tmp_path: Path) -> DiskFolders:
-    found = DiskFolders(tmp_path)
+def home() -> Iterator[Path]:
+    """A folder of somebody whom permissions bind, as whom the test goes on: they don't bind root."""
+    with TemporaryDirectory() as folder:
+        is_root = os.geteuid() == 0
+        if is_root:
+            os.chown(folder, _SOMEBODY, -1)
+            os.seteuid(_SOMEBODY)
+        try:
+            yield Path(folder)
+        finally:
+            if is_root:
+                os.seteuid(0)
+
+
+@pytest.fixture
+async def disks(home: Path) -> DiskFolders:
+    found = DiskFolders(home)
     await found.make(DISK, MIB)
     return found
 
@@ -23,8 +41,9 @@ def as_a_job(folder: Path) -> None:
     """Files in a folder that nobody may change, one that nobody may enter, and links to what is elsewhere."""
     (folder / "kept" / "deep").mkdir(parents=True)
     (folder / "kept" / "deep" / "file").write_bytes(b"x" * MIB)
-    (folder / "closed").mkdir()
-    (folder / "closed" / "file").write_bytes(b"y")
+    (folder / "closed" / "inner").mkdir(parents=True)
+    (folder / "closed" / "inner" / "file").write_bytes(b"y")
+    (folder / "closed" / "inner").chmod(0o555)
     outside = folder.parent.parent / "outside"
     outside.mkdir()
     (outside / "file").write_text("not the disk's")
@@ -35,22 +54,21 @@ def as_a_job(folder: Path) -> None:
     (folder / "closed").chmod(0)
 
 
-async def test_what_a_job_has_made_read_only_is_measured_and_removed(disks: DiskFolders, tmp_path: Path) -> None:
-    folder = tmp_path / "disks" / DISK
+async def test_what_a_job_has_made_read_only_is_measured_and_removed(disks: DiskFolders, home: Path) -> None:
+    folder = home / "disks" / DISK
     as_a_job(folder)
     used = await disks.used_bytes(DISK)
     assert used is not None
-    assert used < 3 * MIB
+    assert used < 2 * MIB
     await disks.remove(DISK)
     assert not folder.exists()
-    assert (tmp_path / "outside" / "file").read_text() == "not the disk's"
+    assert (home / "outside" / "file").read_text() == "not the disk's"
     await disks.remove(DISK)
     assert await disks.used_bytes(DISK) is None
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is closed to root")
-async def test_files_that_can_not_be_looked_at_do_not_count(disks: DiskFolders, tmp_path: Path) -> None:
-    closed = tmp_path / "disks" / DISK / "closed"
+async def test_files_that_can_not_be_looked_at_do_not_count(disks: DiskFolders, home: Path) -> None:
+    closed = home / "disks" / DISK / "closed"
     closed.mkdir()
     (closed / "file").write_bytes(b"x" * MIB)
     closed.chmod(0)
