@@ -1,6 +1,5 @@
 """Of 220 bookings a week each entry's label can be read: within its bar, beside it, or as one with its neighbours."""
 
-import contextlib
 import random
 from datetime import timedelta
 
@@ -76,10 +75,19 @@ async def opened(page: Page, query: str) -> None:
     await expect(page.locator("#calendar .ec-event.mine").first).to_be_visible()
 
 
-async def faultless(page: Page) -> bool:
-    """What has no room for its label is merged and drawn anew, some frames after it was drawn first."""
-    _, faults = await page.evaluate(_FAULTS)
-    return not faults
+async def assert_readable(page: Page) -> None:
+    """What has no room for its label is merged and drawn anew, some frames after it was drawn first or changed."""
+    faults: list[str] = []
+
+    async def readable() -> bool:
+        nonlocal faults
+        labels, faults = await page.evaluate(_FAULTS)
+        return labels > 10 and not faults
+
+    try:
+        await eventually(readable)
+    except AssertionError:
+        raise AssertionError(page.url, faults) from None
 
 
 @pytest.mark.parametrize("size", SIZES, ids=("desktop", "phone"))
@@ -87,16 +95,14 @@ async def test_no_label_is_cut(people: People, screenshot: Screenshot, bookings:
     assert bookings == BOOKINGS
     alice = await people("alice", viewport={"width": size[0], "height": size[1]})
     page = alice.page
+    import os
+    cdp = await page.context.new_cdp_session(page)
+    await cdp.send("Emulation.setCPUThrottlingRate", {"rate": float(os.environ.get("THROTTLE", "1"))})
     for query in (
-        "view=week&by=type", "view=week&by=node", "view=week&by=card", "view=day&by=node", "view=2weeks&by=node",
-        "view=month&by=node",
+        *(["view=week&by=node"] * 12),
     ):  # fmt: skip
         await opened(page, query)
-        with contextlib.suppress(AssertionError):  # then the faults are named below
-            await eventually(lambda: faultless(page))
-        labels, faults = await page.evaluate(_FAULTS)
-        assert labels > 10
-        assert not faults, (query, faults)
+        await assert_readable(page)
         await assert_apart(page, "#calendar .ec-event:not(.heat-row), #calendar .heat-line")
     await opened(page, "view=week&by=node")
     await screenshot(page, "calendar-220")

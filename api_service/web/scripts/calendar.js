@@ -26,6 +26,9 @@ const SLOTS = {
 
 const later = (wall, seconds) => wallAt(millisecondsOf(wall) + seconds * 1000);
 
+/** All that is drawn of the server's answer. */
+const contentOf = (data) => JSON.stringify({ ...data, now: null });
+
 /** A field may be called as something that lists have: `length` is one. */
 function fill(form, fields) {
   for (const [name, value] of Object.entries(fields)) form.elements.namedItem(name).value = value;
@@ -373,6 +376,7 @@ class Timeline {
   async #refresh() {
     this.#stale = true;
     if (this.#busy || this.#book.open || this.#change.open) return; // nothing moves under somebody's hand
+    const shown = contentOf(this.#data);
     try {
       const answer = await fetch(this.#place.dataset.events, { cache: "no-store", redirect: "error" });
       if (!answer.ok) throw new Error(`${answer.status}`);
@@ -382,6 +386,7 @@ class Timeline {
       return;
     }
     this.#stale = false;
+    if (contentOf(this.#data) === shown) return; // a change elsewhere: drawn anew, all labels would flicker
     const focused = this.#place.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
     this.#calendar.setOption("events", this.#events());
     document.getElementById("calendar-crowded").hidden = !this.#data.crowded;

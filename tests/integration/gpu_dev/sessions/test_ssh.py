@@ -25,12 +25,13 @@ class _Server(asyncssh.SSHServer):
 
     users: list[str]
 
-    def __init__(self, authority: asyncssh.SSHKey, users: list[str]) -> None:
-        self._authority = authority
-        self._users = users
+    def __init__(self, world: "SshWorld") -> None:
+        self._authority = world.authority
+        self._users = world.users
+        self._connections = world.connections
 
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
-        self._connection = conn
+        self._connections.append(conn)
 
     def begin_auth(self, username: str) -> bool:
         self._users.append(username)
@@ -51,6 +52,7 @@ class SshWorld(threading.Thread):
         self.host_key = asyncssh.generate_private_key("ssh-ed25519")
         self.authority = asyncssh.generate_private_key("ssh-ed25519")
         self.users: list[str] = []
+        self.connections: list[asyncssh.SSHServerConnection] = []
         self.port = 0
         self._loop = asyncio.new_event_loop()
         self._up = threading.Event()
@@ -63,7 +65,7 @@ class SshWorld(threading.Thread):
         server = await asyncssh.listen(
             "127.0.0.1",
             0,
-            server_factory=lambda: _Server(self.authority, self.users),
+            server_factory=lambda: _Server(self),
             server_host_keys=[self.host_key],
             process_factory=_run,
             encoding=None,
@@ -72,6 +74,9 @@ class SshWorld(threading.Thread):
         self._up.set()
         await self._over.wait()
         server.close()
+        for connection in self.connections:
+            connection.abort()
+            await connection.wait_closed()
 
     def __enter__(self) -> "SshWorld":
         self.start()
