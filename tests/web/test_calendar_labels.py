@@ -96,6 +96,7 @@ async def test_no_label_is_cut(people: People, screenshot: Screenshot, bookings:
     alice = await people("alice", viewport={"width": size[0], "height": size[1]})
     page = alice.page
     import os
+
     cdp = await page.context.new_cdp_session(page)
     await cdp.send("Emulation.setCPUThrottlingRate", {"rate": float(os.environ.get("THROTTLE", "1"))})
     for query in (

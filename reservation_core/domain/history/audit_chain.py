@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import sha256
 from json.encoder import encode_basestring
 from typing import Any
@@ -82,6 +83,7 @@ class Removals:
         return event_id <= self.through and at < self.before
 
 
+@lru_cache(maxsize=64)  # an event's time is hashed twice, and those of a transaction are the same
 def exact(at: datetime) -> str:
     """A time as it is hashed, to the microsecond."""
     utc = at if at.tzinfo is UTC else at.astimezone(UTC)

@@ -36,7 +36,12 @@ def source_of(peer: str | None, forwarded: Sequence[str], trusted: Sequence[Netw
 def address_of_client(peer: str | None, forwarded: Sequence[str], trusted: Sequence[Network]) -> str:
     """The full address of a request's client, or `unknown`."""
     client = _client(peer, forwarded, trusted)
-    return _UNKNOWN if client is None else str(client)
+    return _UNKNOWN if client is None else _text_of(client)
+
+
+@lru_cache(maxsize=1024)
+def _text_of(address: Address) -> str:
+    return str(address)
 
 
 def _client(peer: str | None, forwarded: Sequence[str], trusted: Sequence[Network]) -> Address | None:

@@ -96,7 +96,7 @@ def pod_specs(
     by_rank = sorted(allocations, key=lambda gpu: (gpu.rank, gpu.index))
     ranks = {rank: tuple(gpus) for rank, gpus in groupby(by_rank, key=lambda gpu: gpu.rank)}
     node_names = [gpus[0].node for gpus in ranks.values()]
-    port = master_port(reservation.id)
+    port = master_port(reservation.id) if len(ranks) > 1 else 0
     inside = {} if access is None else access.variables_of(reservation)
     return tuple(
         PodSpec(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from reservation_core.adapters.kubernetes.api_server.errors import ExpiredError
-from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, as_mapping
+from reservation_core.adapters.kubernetes.api_server.plain_json import LIST, as_list, as_mapping
 from reservation_core.adapters.kubernetes.api_server.requests import Query
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
 
@@ -37,7 +37,7 @@ async def list_all(
     while True:
         page_query = {**(query or {}), "limit": None if whole else PAGE, "continue": token}
         try:
-            page = await transport.request("GET", path, query=page_query)
+            page = await transport.request("GET", path, query=page_query, decoder=LIST)
         except ExpiredError:
             if token is None:
                 raise

@@ -11,12 +11,11 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import msgspec
 import structlog
 
 from reservation_core.adapters.kubernetes.api_server.errors import ApiServerError, ExpiredError, status_error
 from reservation_core.adapters.kubernetes.api_server.list_and_watch import IDLE_S, LineSplitter, list_all
-from reservation_core.adapters.kubernetes.api_server.plain_json import as_mapping
+from reservation_core.adapters.kubernetes.api_server.plain_json import EVENT, as_mapping, decoded
 from reservation_core.adapters.kubernetes.api_server.requests import Query
 from reservation_core.adapters.kubernetes.api_server.retries import Transport, doubled_pause
 from reservation_core.ports.cluster import ClusterUnavailableError
@@ -132,7 +131,7 @@ class ObjectWatch:
     def _event(self, line: bytes) -> list[ObservedObject]:
         """The changes in one line of the watch."""
         try:
-            event = as_mapping(msgspec.json.decode(line))
+            event = as_mapping(decoded(line, EVENT))
         except (ValueError, RecursionError):
             raise ClusterUnavailableError(f"The watch on {self._path} brought something that is not JSON.") from None
         thing, kind = as_mapping(event.get("object")), event.get("type")

@@ -2,7 +2,69 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypedDict
+
+import msgspec
+
+
+class _Metadata(TypedDict, total=False):
+    """All that is read of it; `managedFields`, half of a pod's text, is skipped."""
+
+    name: Any
+    namespace: Any
+    uid: Any
+    resourceVersion: Any
+    generation: Any
+    labels: Any
+    annotations: Any
+    creationTimestamp: Any
+    deletionTimestamp: Any
+    deletionGracePeriodSeconds: Any
+    finalizers: Any
+    ownerReferences: Any
+
+
+class _Object(TypedDict, total=False):
+    """An object in a list or watch, or a Status."""
+
+    apiVersion: Any
+    kind: Any
+    metadata: _Metadata
+    spec: Any
+    status: Any
+    data: Any
+    code: Any
+    reason: Any
+    message: Any
+    details: Any
+
+
+class _List(TypedDict, total=False):
+    metadata: Any
+    items: list[_Object]
+
+
+class _Event(TypedDict, total=False):
+    type: Any
+    object: _Object
+
+
+ANYTHING = msgspec.json.Decoder[Any]()
+OBJECT = msgspec.json.Decoder[Any](_Object)
+LIST = msgspec.json.Decoder[Any](_List)
+EVENT = msgspec.json.Decoder[Any](_Event)
+"""Of a watch."""
+
+
+def decoded(text: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
+    """Decode JSON; where it differs from the decoder's types, all of it is kept.
+
+    Raises ValueError or RecursionError for anything but JSON.
+    """
+    try:
+        return decoder.decode(text)
+    except msgspec.ValidationError:
+        return ANYTHING.decode(text)
 
 
 def format_time(at: datetime) -> str:

@@ -19,6 +19,7 @@ from reservation_core.adapters.kubernetes.api_server.create_pacing import Create
 from reservation_core.adapters.kubernetes.api_server.credentials import ClusterAccess, Credentials
 from reservation_core.adapters.kubernetes.api_server.errors import api_error
 from reservation_core.adapters.kubernetes.api_server.http_pool import NotConnectedError
+from reservation_core.adapters.kubernetes.api_server.plain_json import ANYTHING, OBJECT, decoded
 from reservation_core.adapters.kubernetes.api_server.requests import (
     JSON,
     ApiRequest,
@@ -78,6 +79,7 @@ class Transport:
         pacing: CreatePacing | None = None,
         unanswered: Callable[[], None] | None = None,
         final: Collection[int] = (),
+        decoder: msgspec.json.Decoder[Any] = ANYTHING,
     ) -> dict[str, Any]:
         """Send a request and return the answered object. `pacing` decides when, and learns of push-back.
 
@@ -88,7 +90,7 @@ class Transport:
         request = ApiRequest(method, path, query, sent, content_type, accept, unanswered=unanswered, final=final)
         answer = await self._ask(request, pacing)
         try:
-            thing = msgspec.json.decode(answer.body)
+            thing = decoded(answer.body, OBJECT if accept == ONLY_METADATA else decoder)
         except (ValueError, RecursionError):
             thing = None
         if not isinstance(thing, dict):
@@ -177,8 +179,8 @@ class Transport:
 
     async def _ready_connection(self, pacing: CreatePacing | None, until: float | None) -> PooledClient:
         """Wait for our turn and return the connection to use."""
-        # Otherwise there is nothing to wait for, and no timeout to set.
-        if not self._closed and (pacing is not None or not self._is_connected()):
+        connected = self._is_connected()
+        if not self._closed and not (connected and self._is_our_turn(pacing)):
             async with asyncio.timeout_at(until):
                 if pacing is not None:
                     await self._wait_for_turn(pacing)
@@ -198,6 +200,12 @@ class Transport:
         if answer.status in request.final or (answer.status != 429 and answer.status < 500):
             raise error
         return f"{error.status} {error.reason}: {error.message}"
+
+    def _is_our_turn(self, pacing: CreatePacing | None) -> bool:
+        """Take a turn where that needs no wait, which would need a timeout."""
+        if pacing is None:
+            return True
+        return not self._turns.locked() and pacing.take(asyncio.get_running_loop().time()) <= 0
 
     async def _wait_for_turn(self, pacing: CreatePacing) -> None:
         """Wait for a turn, first come, first served."""

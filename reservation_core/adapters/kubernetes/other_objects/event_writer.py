@@ -6,7 +6,7 @@ When the queue of Events is full, the oldest are dropped and counted: the object
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -19,7 +19,6 @@ from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import ClusterUnavailableError
 
-_MOST_WAITING = 2000
 _MOST_NOTE = 1000
 """Bytes of UTF-8 in an Event's note; the API takes 1,024."""
 
@@ -41,7 +40,7 @@ class _Note(NamedTuple):
 
     about: Regarding
     reason: str
-    text: str
+    text: str | Callable[[], str]
     action: str
     warning: bool
     at: datetime
@@ -51,20 +50,27 @@ class EventWriter:
     """Writes `events.k8s.io/v1` as a `controller` (`gpu-scheduler`) and its replica `instance`."""
 
     def __init__(
-        self, transport: Transport, clock: Clock, controller: str, instance: str, *, per_s: float = 50.0
+        self,
+        transport: Transport,
+        clock: Clock,
+        controller: str,
+        instance: str,
+        *,
+        per_s: float = 50.0,
+        most_waiting: int = 2000,
     ) -> None:
         self._transport = transport
         self._clock = clock
         self._controller = controller
         self._instance = instance[:128]
         self._pause_s = 1 / per_s
-        self._waiting: deque[_Note] = deque(maxlen=_MOST_WAITING)
+        self._waiting: deque[_Note] = deque(maxlen=most_waiting)
         self._more = asyncio.Event()
         self.left_out = 0
 
-    def add(self, about: Regarding, reason: str, note: str, *, action: str, warning: bool) -> None:
-        """Queue an Event. `reason` and `action` are in CamelCase."""
-        if len(self._waiting) == _MOST_WAITING:
+    def add(self, about: Regarding, reason: str, note: str | Callable[[], str], *, action: str, warning: bool) -> None:
+        """Queue an Event. `reason` and `action` are in CamelCase; a `note` may be made once it is written."""
+        if len(self._waiting) == self._waiting.maxlen:
             self.left_out += 1
         self._waiting.append(_Note(about, reason, note, action, warning, self._clock.now()))
         self._more.set()
@@ -90,7 +96,7 @@ class EventWriter:
             await asyncio.sleep(self._pause_s)
 
     def _event(self, note: _Note) -> Mapping[str, Any]:
-        about = note.about
+        about, text = note.about, note.text if isinstance(note.text, str) else note.text()
         return {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
@@ -102,7 +108,7 @@ class EventWriter:
             "reportingInstance": self._instance,
             "action": note.action,
             "reason": note.reason,
-            "note": note.text.encode()[:_MOST_NOTE].decode(errors="ignore"),
+            "note": text.encode()[:_MOST_NOTE].decode(errors="ignore"),
             "type": "Warning" if note.warning else "Normal",
             "regarding": {
                 "apiVersion": "v1", "kind": about.kind,
