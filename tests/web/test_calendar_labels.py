@@ -1,7 +1,8 @@
 """Of 220 bookings a week each entry's label can be read: within its bar, beside it, or as one with its neighbours."""
 
 import random
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from playwright.async_api import Page, expect
@@ -47,6 +48,16 @@ _FAULTS = """() => {
       .filter(([wrong]) => wrong).map(([, words]) => `${words}: ${whole} as "${text}"`);
   });
   return [labels.length, faults];
+}"""
+
+# The labels that stand on a slot that was found, and those that stand beside their bars for want of room.
+_ON_SLOTS = """() => {
+  const slots = [...document.querySelectorAll("#calendar .offer")].map((slot) => slot.getBoundingClientRect());
+  const labels = [...document.querySelectorAll("#calendar .ec-event-title .label")];
+  const on = (a, b) => a.left < b.right - 1 && a.right > b.left + 1 && a.top < b.bottom - 1 && a.bottom > b.top + 1;
+  const covering = labels.filter((label) => slots.some((slot) => on(label.getBoundingClientRect(), slot)));
+  return [slots.length, covering.map((label) => label.innerText),
+    labels.filter((label) => label.closest(".before, .beside")).map((label) => label.innerText)];
 }"""
 
 
@@ -95,18 +106,42 @@ async def test_no_label_is_cut(people: People, screenshot: Screenshot, bookings:
     assert bookings == BOOKINGS
     alice = await people("alice", viewport={"width": size[0], "height": size[1]})
     page = alice.page
-    import os
-
-    cdp = await page.context.new_cdp_session(page)
-    await cdp.send("Emulation.setCPUThrottlingRate", {"rate": float(os.environ.get("THROTTLE", "1"))})
     for query in (
-        *(["view=week&by=node"] * 12),
+        "view=week&by=type", "view=week&by=node", "view=week&by=card", "view=day&by=node", "view=2weeks&by=node",
+        "view=month&by=node",
     ):  # fmt: skip
         await opened(page, query)
         await assert_readable(page)
         await assert_apart(page, "#calendar .ec-event:not(.heat-row), #calendar .heat-line")
     await opened(page, "view=week&by=node")
     await screenshot(page, "calendar-220")
+
+
+@pytest.mark.parametrize("size", SIZES, ids=("desktop", "phone"))
+async def test_a_label_stands_on_no_slot_that_was_found(
+    people: People, system: WebSystem, size: tuple[int, int]
+) -> None:
+    """The best slot begins where the booking ends: beside it is no room for its label, but before it there is."""
+    start = (datetime.now(UTC) + timedelta(hours=2)).replace(minute=0, second=0, microsecond=0)
+    body = {"gpus": 2, "node": "rhea", "start": start.isoformat(), "duration": 1800, "title": "ablation"}
+    booking = system.rest("alice").post("/v1/bookings", json=body).raise_for_status().json()
+    page = (await people("alice", viewport={"width": size[0], "height": size[1]})).page
+    found: list[Any] = []
+
+    async def apart() -> bool:
+        nonlocal found
+        found = await page.evaluate(_ON_SLOTS)
+        slots, covering, outside = found
+        return slots > 0 and not covering and "ablation" in outside
+
+    try:
+        week = f"from={day(-1):%Y-%m-%d}&view=week&by=node"
+        await page.goto(f"/calendar?{week}&type=a100&find=yes&gpus=2&length=4h")
+        await eventually(apart)
+    except AssertionError:
+        raise AssertionError(page.url, found) from None
+    finally:
+        system.rest("alice").delete(f"/v1/bookings/{booking['id']}").raise_for_status()
 
 
 async def test_all_of_them_are_in_the_cards(people: People, bookings: int) -> None:
