@@ -1,8 +1,9 @@
 """Read settings from the environment. A variable that nothing reads is said, as a mistyped one would have no effect."""
 
+import difflib
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import pydantic
@@ -40,15 +41,15 @@ def read_settings(settings_type: type[S], environ: Mapping[str, str] = os.enviro
     try:
         settings = settings_type()
     except pydantic.ValidationError as error:
-        raise SettingsError("\n".join(_problems(error))) from error
+        raise SettingsError("\n".join(_problems(settings_type, error))) from error
     except pydantic_settings.SettingsError as error:
         # An unreadable source of settings, such as a file as GPU_DEV_SECRETS_DIR.
         raise SettingsError(f"{error}. Correct the environment and start again.") from error
     names = known_names()
     mistyped = [
-        f"{variable}: There is no such setting. Did you mean {PREFIX}{meant}? Correct its name, or remove it."
+        f"{variable}: {_no_such(meant)}"
         for variable in unknown_variables(environ)
-        if (meant := _meant(_name(variable), names)) is not None
+        if (meant := _meant(variable, names)) is not None
     ]
     if mistyped:
         raise SettingsError("\n".join(mistyped))
@@ -83,12 +84,18 @@ def _is_of_others(name: str, value: str) -> bool:
     return bool(_OF_OTHERS.fullmatch(name) or _SERVICE_ADDRESS.fullmatch(f"{name}={value}"))
 
 
-def _meant(name: str, names: Collection[str]) -> str | None:
-    """The setting that `name` is but for one slip of typing. A plural is a word of its own."""
-    near = (known for known in names if len(known) >= _SHORTEST and name.count("_") == known.count("_"))
-    return min(
-        (known for known in near if f"{known}S" != name and f"{name}S" != known and _slip(name, known)), default=None
+def _meant(variable: str, names: Collection[str]) -> str | None:
+    """The variable that was meant, but for one slip of typing. A short name, or a plural, is a word of its own, unless
+    a section's part follows it."""
+    name, separator, rest = variable.upper().removeprefix(PREFIX).partition("__")
+    near = (
+        known
+        for known in names
+        if name.count("_") == known.count("_")
+        and (separator or (len(known) >= _SHORTEST and f"{known}S" != name and f"{name}S" != known))
     )
+    meant = min((known for known in near if _slip(name, known)), default=None)
+    return None if meant is None else f"{PREFIX}{meant}{separator}{rest}"
 
 
 def _slip(one: str, other: str) -> bool:
@@ -103,9 +110,30 @@ def _name(variable: str) -> str:
     return variable.upper().removeprefix(PREFIX).partition("__")[0]
 
 
-def _problems(error: pydantic.ValidationError) -> Iterator[str]:
+def _problems(settings_type: type[CommonSettings], error: pydantic.ValidationError) -> Iterator[str]:
     for problem in error.errors(include_url=False, include_input=False):
-        variable = PREFIX + "__".join(str(part) for part in problem["loc"]).upper()
-        unknown = problem["type"] == "extra_forbidden"
-        text = "There is no such setting; correct its name, or remove it." if unknown else problem["msg"]
-        yield f"{variable}: {text}"
+        *sections, name = parts = [str(part).upper() for part in problem["loc"]] or [""]
+        text = problem["msg"]
+        if problem["type"] == "extra_forbidden":
+            known = _names_in(settings_type, sections)
+            near = difflib.get_close_matches(name, known, n=1)
+            text = _no_such("__".join((PREFIX + sections[0], *sections[1:], *near)) if near and sections else None)
+        yield f"{PREFIX}{'__'.join(parts)}: {text}"
+
+
+def _names_in(settings_type: type[pydantic.BaseModel], sections: Sequence[str]) -> list[str]:
+    """The names in a section of the settings."""
+    model = settings_type
+    for section in sections:
+        field = model.model_fields.get(section.lower())
+        narrower = None if field is None else field.annotation
+        if not (isinstance(narrower, type) and issubclass(narrower, pydantic.BaseModel)):
+            return []
+        model = narrower
+    return [name.upper() for name in model.model_fields]
+
+
+def _no_such(meant: str | None) -> str:
+    if meant is None:
+        return "There is no such setting; correct its name, or remove it."
+    return f"There is no such setting. Did you mean {meant}? Correct its name, or remove it."

@@ -119,7 +119,8 @@ def test_a_setting_of_the_extender_that_does_not_exist_is_told(
         raise AssertionError("it began")
 
     assert run_program("probe", "Probes.", AdmissionSettings, main, []) == 2
-    told = "There is no such setting; correct its name, or remove it."
+    meant = "GPU_DEV_ADMISSION__QUOTA_NAME"
+    told = f"There is no such setting. Did you mean {meant}? Correct its name, or remove it."
     assert capsys.readouterr().err == f"probe: GPU_DEV_ADMISSION__QUOTA_NAEM: {told}\n"
 
 
@@ -131,7 +132,7 @@ def test_a_mistyped_setting_is_refused_with_the_one_that_was_meant(
     assert code_of() == 2
     first, second = capsys.readouterr().err.splitlines()
     assert first.startswith("probe: GPU_DEV_LISTN: There is no such setting. Did you mean GPU_DEV_LISTEN?")
-    assert "Did you mean GPU_DEV_NOTICES?" in second
+    assert "Did you mean GPU_DEV_NOTICES__ALLOW?" in second
 
 
 @pytest.mark.parametrize("component", ["reservation_processor", "reservation_expiry", "availability_updater"])

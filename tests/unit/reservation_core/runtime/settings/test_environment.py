@@ -68,6 +68,15 @@ def test_no_setting_is_taken_for_another_mistyped() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "meant"), [("GPU__TYPS", "GPU__TYPES"), ("KUBERNETES__NAMSPACE", "KUBERNETES__NAMESPACE")]
+)
+def test_a_mistyped_name_in_a_section_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, meant: str) -> None:
+    monkeypatch.setenv(f"GPU_DEV_{name}", "x")
+    with pytest.raises(SettingsError, match=rf"GPU_DEV_{name}: .* Did you mean GPU_DEV_{meant}\?"):
+        read_settings(UpdaterSettings)
+
+
+@pytest.mark.parametrize(
     ("name", "meant"),
     [
         ("DATABASE_URI", "DATABASE_URL"),
@@ -75,6 +84,9 @@ def test_no_setting_is_taken_for_another_mistyped() -> None:
         ("LISTEEN", "LISTEN"),
         ("LSITEN", "LISTEN"),
         ("DATABASE_URLL", "DATABASE_URL"),
+        ("KUBERNETS__NAMESPACE", "KUBERNETES__NAMESPACE"),
+        ("WEBB__PUBLIC_URL", "WEB__PUBLIC_URL"),
+        ("NOTICE__ALLOW", "NOTICES__ALLOW"),
     ],
 )
 def test_a_mistyped_name_is_refused(name: str, meant: str) -> None:
