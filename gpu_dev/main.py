@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from gpu_dev.command_meanings import refuse_synonym, suggest_by_meaning
 from gpu_dev.display.command_examples import add_examples
 from gpu_dev.display.local_times import local_sentence, slot_words
 from gpu_dev.display.option_values import name_value
@@ -145,7 +146,9 @@ class CommandTable(TyperGroup):
             command.help = command.help or entry.help
             add_examples(command, args[0])
             change_parameters(command, read_plain, name_value)
+            suggest_by_meaning(command)
             self.commands[args[0]] = command
+        refuse_synonym(ctx, args[0], self.commands)
         return super().resolve_command(ctx, args)
 
 

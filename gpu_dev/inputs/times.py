@@ -65,7 +65,8 @@ def parse_time(text: str, now: datetime, zone: str | None, *, whole_days: bool =
     local = _local(lowered, here.replace(tzinfo=None))
     if local is None and (day := _day(lowered, here.replace(tzinfo=None))) is not None:
         if not whole_days:
-            raise UsageError(f'At what time {wanted}? Write it as "{wanted} 9am" or "{wanted} 14:30".')
+            on = "" if lowered in ("today", "tomorrow") else "on "
+            raise UsageError(f'At what time {on}{wanted}? Write it as "{wanted} 9am" or "{wanted} 14:30".')
         local = day
     if local is None:
         raise UsageError(f"{text!r} is not a time. {FORMS}")

@@ -71,7 +71,7 @@ def test_what_is_no_time_is_said_so(typed: str) -> None:
 
 @pytest.mark.parametrize("typed", ["tomorrow", "Wednesday", "2030-01-31"])
 def test_a_day_without_a_time_is_asked_about_where_a_time_is_needed(typed: str) -> None:
-    with pytest.raises(UsageError, match=f'At what time {typed}\\? Write it as "{typed} 9am"'):
+    with pytest.raises(UsageError, match=f'At what time (on )?{typed}\\? Write it as "{typed} 9am"'):
         parse_time(typed, NOW, STOCKHOLM)
 
 

@@ -1,0 +1,30 @@
+"""Another word for a command is answered with the command."""
+
+import pytest
+from typer.testing import CliRunner
+
+from gpu_dev.main import app
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (("jobs",), "'list'"),
+        (("kill",), "'cancel'"),
+        (("users", "create", "ann"), "'add'"),
+        (("tokens", "add"), "'create'"),
+        (("tokens", "delete"), "'revoke'"),
+        (("book", "delete"), "'cancel'"),
+        (("book", "edit"), "'move'"),
+        (("disk", "rm"), "'delete'"),
+    ],
+)
+def test_a_synonym_names_the_command(typed: tuple[str, ...], meant: str) -> None:
+    answer = CliRunner().invoke(app, typed)
+    assert answer.exit_code == 2
+    assert f"Did you mean {meant}" in " ".join(answer.output.replace("\u2502", " ").split())
+
+
+def test_a_slip_of_typing_is_answered_as_before() -> None:
+    answer = CliRunner().invoke(app, ("users", "ad"))
+    assert "Did you mean 'add'?" in answer.output
