@@ -110,7 +110,7 @@ class RestProblemError(Exception):
             return "Some of what was typed can't be used. Correct it, and send it again."
         if self.problem.type == _NO_ADDRESS:
             return "There is no page at this address. Check how it is written."
-        return self.problem.detail
+        return self.problem.detail.replace(" Take one of `nearest_slots`.", "")  # pages list these below
 
     @property
     def rules(self) -> list[str]:

@@ -141,7 +141,11 @@ def never_bookable(gpus: Collection[BookableGpu], wanted: Wanted) -> RuleBreach 
         return RuleBreach(
             "no_such_type",
             f"There is no GPU of type {wanted.gpu_type} {where}"
-            + (f"; there are: {', '.join(types)}." if types else ". Ask an administrator when there will be."),
+            + (
+                f"; there are: {', '.join(types)}. Choose one of these."
+                if types
+                else ". Ask an administrator when there will be."
+            ),
         )
     if not types:
         return RuleBreach("no_such_type", "No GPUs are known here yet. Ask an administrator when there will be.")

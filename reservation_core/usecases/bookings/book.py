@@ -78,9 +78,8 @@ async def refusal(uow: UnitOfWork, judge: Judge, span: Span, broken: list[RuleBr
     without = () if judge.replaces is None else (judge.replaces,)
     cards = bookable(await uow.bookings.cards(judge.now, ahead, without=without), judge.now)
     nearest = slots_near(judge, cards, span, broken)
-    following = "Take one of `nearest_slots`, or change what you ask for." if nearest else "Change what you ask for."
-    reasons = " ".join(breach.detail for breach in broken)
-    return NotBookableError(f"{reasons} {following}", broken, nearest)
+    following = ("Take one of `nearest_slots`.",) if nearest else ()  # each reason says what else to change
+    return NotBookableError(" ".join((*(breach.detail for breach in broken), *following)), broken, nearest)
 
 
 def wake_listeners(uow: UnitOfWork) -> None:

@@ -58,6 +58,8 @@ async def test_every_rule_is_told_with_slots_that_obey_all(alice: httpx.AsyncCli
     refused = await alice.post("/v1/bookings", json=asked(at(1), gpus=1, duration="PT4H"))
     assert set(codes(refused)) == {"min_notice", "max_duration"}
     assert "nearest_slots" not in refused.json()
+    # It says what to change, once.
+    assert refused.json()["detail"] == " ".join(rule["detail"] for rule in refused.json()["broken_rules"])
     soon = await alice.post("/v1/bookings", json=asked(at(1)))
     assert codes(soon) == ["min_notice"]
     starts = [datetime.fromisoformat(slot["start"]) for slot in soon.json()["nearest_slots"]]

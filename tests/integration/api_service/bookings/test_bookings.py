@@ -69,6 +69,7 @@ async def test_one_full_type_leaves_the_other_to_be_had(alice: httpx.AsyncClient
     assert problem["nearest_slots"][0]["end"] <= said(at())
     assert {"start": said(at(2)), "end": said(at(3))} in problem["nearest_slots"]
     assert len(problem["nearest_slots"]) >= 3
+    assert problem["detail"].endswith("or join the waitlist. Take one of `nearest_slots`.")
     assert (await booked(alice, at(2), gpu_type="t4"))["allocations"][0]["node"] == "b"
 
 
