@@ -47,8 +47,7 @@ async def submit(visit: Visit) -> Response:
             raise
         return await _form_page(visit, visit.form.shown(), typed, problem, status=problem.status)
     more = "" if replaced is None else await _cancel_replaced(visit, replaced)
-    waits = "other jobs" if job.after else "its GPUs"
-    return visit.go(f"/jobs/{job.id}", f"Submitted: {job.id} waits for {waits}.{more}")
+    return visit.go(f"/jobs/{job.id}", f"{job.id} is submitted.{more}")
 
 
 async def check(visit: Visit) -> Response:

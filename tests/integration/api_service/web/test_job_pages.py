@@ -36,7 +36,8 @@ async def test_a_job_is_submitted_by_a_form_and_shown(browsing: SignedIn, alice:
     path = done.headers["location"]
     page = words(await browser.get(path))
     assert "train" in page
-    assert "waits for its GPUs" in page
+    assert f"{path.removeprefix('/jobs/')} is submitted." in page  # true however soon it starts
+    assert "waits for its GPUs" not in page
     spec = (await alice.get(f"/v1{path}/spec")).json()
     assert (spec["gpus"], spec["duration"]) == (2, "PT1H30M")
     assert spec["workload"]["command"] == ["python", "train.py"]
@@ -320,7 +321,7 @@ async def test_a_job_after_another_is_submitted_and_shown_with_what_it_waits_for
     assert done.status_code == 303
     page = await browser.get(done.headers["location"])
     assert f'<a href="/jobs/{first}">{first}</a> has to succeed' in page
-    assert "waits for other jobs" in words(page)
+    assert "is submitted." in words(page)
     assert "not known yet" in words(page)
     assert 'id="waiting-picture"' not in page
     again = await browser.get(f"/submit?again={done.headers['location'].removeprefix('/jobs/')}")
