@@ -1,7 +1,7 @@
 """Follow a job: on stderr why it waits, until it starts; then its exit code."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import assert_never
 
@@ -10,16 +10,26 @@ from msgspec.structs import replace
 from gpu_dev.client import GpuDevClient
 from gpu_dev.display.expected_starts import start_words
 from gpu_dev.display.local_times import local_sentence, local_time
+from gpu_dev.display.output import Format
 from gpu_dev.display.use_graphs import use_line
 from gpu_dev.display.views import placed
 from gpu_dev.errors import ClientError, ExitCode, WaitTimeoutError
-from gpu_dev.terminal import say
-from gpu_dev.wire.jobs import Job
+from gpu_dev.terminal import Rendered, say
+from gpu_dev.wire.jobs import Job, QueueEntry
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, ReasonCode
+from reservation_core.domain.status_words import queue_words
 
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
 _MAX_CODE = 255
+_PLACES = "\nPLACE counts the jobs that ask for the same type of GPU.\n"
+
+
+def place_note(jobs: Sequence[Job] | Sequence[QueueEntry], output: Format) -> Rendered:
+    """A line to go below the table, where two jobs have the same place; else, and below data, nothing."""
+    places = [job.queue_position for job in jobs if job.queue_position is not None]
+    people = output in (Format.TABLE, Format.WIDE)
+    return Rendered(_PLACES if people and len(set(places)) < len(places) else "")
 
 
 def waiting_line(job: Job) -> str:
@@ -33,7 +43,7 @@ def waiting_line(job: Job) -> str:
             elif job.queue_position is None:
                 parts = ["waiting for its place"]
             else:
-                parts = ["waiting", f"place {job.queue_position} in the queue"]
+                parts = ["waiting", f"place {job.queue_position} in {queue_words(job.gpu_type, job.booking_id)}"]
             if start := start_words(job):
                 parts.append(f"starts about {start}")
             return f"{', '.join(parts)}{_reason(job)}"

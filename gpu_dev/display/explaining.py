@@ -15,6 +15,7 @@ from gpu_dev.wire.jobs import Job
 from gpu_dev.wire.nodes import UseOut
 from reservation_core.domain.jobs.asked_dependencies import DependencyState
 from reservation_core.domain.model import JobStatus, ReasonCode
+from reservation_core.domain.status_words import queue_words
 
 _WORTH_A_WORD = timedelta(minutes=5)
 _BECAME = {
@@ -81,7 +82,7 @@ def _facts(job: Job) -> list[str]:
     elif job.status is JobStatus.QUEUED:
         place = "waiting for its place" if job.queue_position is None else str(job.queue_position)
         start = start_words(job) or "no estimate"
-        facts += [f"Place in the queue: {place}.", f"Starts about: {start}."]
+        facts += [f"Place in {queue_words(job.gpu_type, job.booking_id)}: {place}.", f"Starts about: {start}."]
         if job.promised_start_at is not None:
             facts.append(f"Promised start: {local_time(job.promised_start_at)}.")
     if job.allocations:

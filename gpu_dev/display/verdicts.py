@@ -17,6 +17,7 @@ from reservation_core.domain.model import ReasonCode, RequestVerdict
 from reservation_core.domain.policy.prices import rounded_cost
 from reservation_core.domain.request_terms import RequestChange
 from reservation_core.domain.short_durations import written
+from reservation_core.domain.status_words import queue_words
 
 _SOON = timedelta(minutes=1)
 """A shorter wait is not worth a line: GPUs of a job that has just ended are being given back."""
@@ -74,7 +75,7 @@ def _start_lines(
     elif _may_be_foretold(request, answer):
         yield "Likely start: not known yet." if answer.estimates is not False else NOT_ESTIMATED
     if answer.queue_position is not None:
-        yield f"Place in the queue: {answer.queue_position}."
+        yield f"Place in {queue_words(request.gpu_type or None, request.booking_id or None)}: {answer.queue_position}."
     for reason in answer.reasons:
         yield f"Reason: {local_sentence(reason.detail)}"
     if answer.instead:

@@ -20,3 +20,8 @@ def booking_status(status: str, *, mine: bool = True) -> str:
 def window_status(status: str) -> str:
     """A maintenance window's status in words."""
     return _WINDOW_STATUSES.get(status, str(status))
+
+
+def queue_words(gpu_type: str | None, booking_id: str | None = None) -> str:
+    """The queue that a place counts in: jobs that ask for the same type, or that run in the same booking."""
+    return f"the queue of {booking_id}" if booking_id else f"the queue for {gpu_type or 'any type'}"

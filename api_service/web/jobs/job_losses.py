@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from reservation_core.contracts.base import JobArray
 from reservation_core.contracts.jobs import Job
 from reservation_core.domain.model import JobStatus
+from reservation_core.domain.status_words import queue_words
 from reservation_core.domain.time_words import rfc3339
 
 
@@ -12,7 +13,9 @@ def what_waiting_loses(job: Job) -> list[str]:
     """The place in the queue, and the start that was promised."""
     if job.array is not None:
         return _what_arrays_lose(job.array)
-    place = "its place in the queue" if job.queue_position is None else f"place {job.queue_position} in the queue"
+    place = "its place in the queue"
+    if job.queue_position is not None:
+        place = f"place {job.queue_position} in {queue_words(job.gpu_type, job.booking_id)}"
     expected = job.promised_start_at or job.estimated_start_at
     if expected is None:
         lost = f"The job loses {place}."

@@ -62,13 +62,14 @@ class JobProspects:
     problem: RestProblemError | None = None
     answer: Explanation | None = None
     shares: Sequence[QuotaShare] = ()
-    in_booking: bool = False
+    gpu_type: str | None = None
+    booking_id: str | None = None
 
     @property
     def may_be_foretold(self) -> bool:
         """Whether a likely start comes with more history: not within bookings, nor while a quota holds the job back."""
         answer = self.answer
-        if self.in_booking or answer is None or answer.verdict is not RequestVerdict.ACCEPTED:
+        if self.booking_id is not None or answer is None or answer.verdict is not RequestVerdict.ACCEPTED:
             return False
         codes = {reason.code for reason in answer.reasons}
         return answer.starts_at is not None and ReasonCode.QUOTA_REACHED not in codes
@@ -96,7 +97,8 @@ async def prospects_of(rest: RestCalls, body: Mapping[str, Any]) -> JobProspects
         if problem.status not in _TOLD_BY_SERVER:
             raise
         return JobProspects(problem=problem)
-    return JobProspects(answer=explained, shares=shares_of(explained.limits, body), in_booking="booking_id" in body)
+    wanted = body.get("gpu_type"), body.get("booking_id")
+    return JobProspects(None, explained, shares_of(explained.limits, body), *wanted)
 
 
 def shares_of(limits: Sequence[LimitOut], body: Mapping[str, Any]) -> list[QuotaShare]:

@@ -9,6 +9,7 @@ from gpu_dev.client import GpuDevClient
 from gpu_dev.display.output import Format, as_data, show_list
 from gpu_dev.display.views import DEAD_LETTER, QUEUE, wanted_in_words
 from gpu_dev.errors import UsageError
+from gpu_dev.following import place_note
 from gpu_dev.options import Output, Watch
 from gpu_dev.session import client_for
 from gpu_dev.terminal import Rendered, harmless, put, say
@@ -52,7 +53,7 @@ def queue(
                     f"{one.jobs} {'job' if one.jobs == 1 else 'jobs'} for {wanted_in_words(one.gpus, one.gpu_type)}"
                     for one in page.totals
                 )
-                text = Rendered(text + harmless(f"\nIn the queue: {words}\n"))
+                text = Rendered(text + place_note(page.items, output) + harmless(f"\nIn the queue: {words}\n"))
             return text, False
 
         watch(client, render, again=again)

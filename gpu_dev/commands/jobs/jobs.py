@@ -10,12 +10,12 @@ from gpu_dev.display.local_times import local_sentence, local_time
 from gpu_dev.display.output import Format, show_list, show_one
 from gpu_dev.display.views import JOB, JOB_DETAILS, SHARED_JOB
 from gpu_dev.errors import ApiError, ClientError, UsageError
-from gpu_dev.following import has_ended, waiting_line
+from gpu_dev.following import has_ended, place_note, waiting_line
 from gpu_dev.inputs.durations import format_duration, parse_duration
 from gpu_dev.options import JobId, JobIds, Output, OwnJobId, Watch
 from gpu_dev.server.exchange import Exchange
 from gpu_dev.session import client_for, own_job, whole_id
-from gpu_dev.terminal import put, say
+from gpu_dev.terminal import Rendered, put, say
 from gpu_dev.watching import watch
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus
 
@@ -60,7 +60,8 @@ def list_jobs(
             if len(jobs) > limit:
                 which = "first" if array_id is not None else "last shared" if shared else "newest"
                 say(f"Only the {which} {limit} are shown; more with --limit.")
-            return show_list(jobs[:limit], SHARED_JOB if shared else JOB, output), False
+            text = show_list(jobs[:limit], SHARED_JOB if shared else JOB, output)
+            return Rendered(text + place_note(jobs[:limit], output)), False
 
         watch(client, render, again=again)
 

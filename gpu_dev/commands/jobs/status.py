@@ -13,6 +13,7 @@ from gpu_dev.display.local_times import local_time
 from gpu_dev.display.output import Column, Format, View, amount, coloured, show_list, show_one
 from gpu_dev.display.views import JOB
 from gpu_dev.errors import ExitCode
+from gpu_dev.following import place_note
 from gpu_dev.inputs.durations import format_duration
 from gpu_dev.inputs.times import local_now
 from gpu_dev.options import Output
@@ -97,6 +98,7 @@ def as_text(seen: Overview, now: datetime) -> Rendered:
     parts = [harmless(f"{seen.user} at {seen.server}\n")]
     if seen.jobs:
         parts.append(_titled("Jobs", show_list(seen.jobs[:_MOST], JOB, Format.TABLE), len(seen.jobs), "gpu-dev list"))
+        parts.append(place_note(seen.jobs[:_MOST], Format.TABLE))
     else:
         parts.append("\nNo jobs wait or run. Start one: gpu-dev run --gpus 1 --for 1h -- python train.py\n")
     if seen.bookings:

@@ -154,7 +154,8 @@ def forecast(
         headless = [gpu_type for gpu_type in types if gpu_type not in headed]
         if headless:
             headed.add(chosen if chosen in headless else headless[0])
-        reason = waiting_for_gpus(*shape, first=position == 1) if headless else behind_in_line(job.gpu_type)
+        first = position == 1
+        reason = waiting_for_gpus(*shape, first=first) if headless else behind_in_line(job.gpu_type, first=first)
         estimates.append(WaitEstimate(job.id, position, reason, to_moment(start)))
     return estimates
 

@@ -130,13 +130,15 @@ def waiting_for_gpus(gpus: int, nodes: int, gpu_type: str | None, share: Share |
     )
 
 
-def behind_in_line(gpu_type: str | None) -> Reason:
-    """The reason of all later jobs: others in the queue go first."""
+def behind_in_line(gpu_type: str | None, *, first: bool = False) -> Reason:
+    """The reason of all later jobs: others in the queue go first. `first`: none of these asks for the same type."""
     pool = "GPUs" if gpu_type is None else f"{gpu_type} GPUs"
+    ahead = "Jobs ahead of it in the queue"
+    if first:
+        ahead = f"Jobs ahead of it that ask for {'one type' if gpu_type is None else 'any type'}"
     return Reason(
         ReasonCode.BEHIND_IN_LINE,
-        f"Jobs ahead of it in the queue get {pool} first when some come free. "
-        "A shorter job or one with fewer GPUs may start sooner.",
+        f"{ahead} get {pool} first when some come free. A shorter job or one with fewer GPUs may start sooner.",
     )
 
 

@@ -77,7 +77,7 @@ def test_who_waits_is_told_why_and_can_leave(system: System) -> None:
         tested = system.cli(*words, "--test-only", "--", "true")
         assert tested.returncode == 0, tested.stderr
         promised = r"Would start by \w+ \d+ \w+ 20[\d :]+ UTC at the latest\.\n"
-        promised += r"Likely start: not known yet\.\nPlace in the queue: 1\.\nReason: "
+        promised += r"Likely start: not known yet\.\nPlace in the queue for any type: 1\.\nReason: "
         assert re.match(promised, tested.stdout)
     tested = system.cli("submit", "-g", "1", "-d", "1h", "--test-only", "-o", "json", "--", "true")
     assert json.loads(tested.stdout)["verdict"] == "accepted"
@@ -97,7 +97,7 @@ def test_who_waits_is_told_why_and_can_leave(system: System) -> None:
 
     eventually_sync(explained)
     text = system.cli("explain", waiting).stdout
-    assert "Place in the queue: 1." in text
+    assert "Place in the queue for any type: 1." in text
     assert "What would help:" in text
     # A smaller one goes before both, and the table is by place.
     smaller = system.cli("submit", "-g", "1", "-d", "30m", "--", "true").stdout.strip()

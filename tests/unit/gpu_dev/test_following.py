@@ -7,8 +7,9 @@ import pytest
 
 from gpu_dev.display.explaining import as_text, explain
 from gpu_dev.display.gpu_types import TypeSummary
+from gpu_dev.display.output import Format
 from gpu_dev.errors import WaitTimeoutError
-from gpu_dev.following import exit_code_of, has_ended, has_output, wait_until, waiting_line
+from gpu_dev.following import exit_code_of, has_ended, has_output, place_note, wait_until, waiting_line
 from reservation_core.domain.model import JobStatus, ReasonCode
 from tests.unit.gpu_dev.examples import NOON, a_client, a_job, job_json
 
@@ -44,7 +45,7 @@ def test_what_has_not_ended_has_no_exit_code(status: str) -> None:
 
 def test_a_waiting_job_says_its_place_its_reason_and_its_start() -> None:
     line = waiting_line(a_job())
-    assert "place 3 in the queue" in line
+    assert "place 3 in the queue for h100" in line
     assert "waiting_for_gpus: 2 h100 are free at 13:00." in line
     assert "starts about Sun 1 Mar 2026" in line
 
@@ -52,7 +53,7 @@ def test_a_waiting_job_says_its_place_its_reason_and_its_start() -> None:
 def test_a_job_without_a_place_says_that_it_waits_for_one() -> None:
     job = a_job(queue_position=None, estimated_start_at=None)
     assert waiting_line(job).startswith("waiting for its place (")
-    assert "Place in the queue: waiting for its place." in as_text(explain(job, []))
+    assert "Place in the queue for h100: waiting for its place." in as_text(explain(job, []))
 
 
 @pytest.mark.parametrize(
@@ -77,8 +78,8 @@ def test_waiting_tells_each_change_once(capsys: pytest.CaptureFixture[str]) -> N
     assert wait_until(client, a_job(), has_ended).status is JobStatus.CANCELLED
     told = capsys.readouterr()
     first, second, third = told.err.splitlines()
-    assert "place 3 in the queue" in first
-    assert "place 2 in the queue" in second
+    assert "place 3 in the queue for h100" in first
+    assert "place 2 in the queue for h100" in second
     assert "cancelled" in third
     assert told.out == ""
 
@@ -112,8 +113,8 @@ def test_a_prediction_that_drifts_is_not_told_again(capsys: pytest.CaptureFixtur
     client = a_client(lambda request: httpx.Response(200, text=next(answers)))
     wait_until(client, a_job(estimated_start=likely[0]), has_ended)
     first, second, _ = capsys.readouterr().err.splitlines()
-    assert "place 3 in the queue, starts about Sun 1 Mar 2026 12:00" in first
-    assert "place 2 in the queue, starts about Sun 1 Mar 2026 12:03" in second
+    assert "place 3 in the queue for h100, starts about Sun 1 Mar 2026 12:00" in first
+    assert "place 2 in the queue for h100, starts about Sun 1 Mar 2026 12:03" in second
 
 
 def test_what_was_told_before_is_not_told_again(capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,3 +190,13 @@ def test_a_job_of_a_booking_is_not_sent_to_other_cards() -> None:
 def test_a_wrong_type_is_told_the_right_ones() -> None:
     job = a_job(gpu_type="h200", reason={"code": "no_such_type", "detail": "There is no h200."})
     assert "h100, t4" in as_text(explain(job, [kind("h100", 0), kind("t4", 0)]))
+
+
+def test_a_table_says_what_its_places_count_where_two_are_the_same() -> None:
+    one, other = a_job(queue_position=1), a_job(queue_position=1, gpu_type="a100")
+    running = a_job(queue_position=None)
+    assert place_note([one, other, running], Format.WIDE).strip() == (
+        "PLACE counts the jobs that ask for the same type of GPU."
+    )
+    assert place_note([one, running, running], Format.TABLE) == ""
+    assert place_note([one, other], Format.JSON) == ""

@@ -35,7 +35,7 @@ async def test_ones_own_jobs_with_place_and_reason(
         id=hers["id"],
     )
     told = words(await (await browsing("alice")).get("/queue"))
-    assert "her work is number 2 in the queue. Others stand before it." in told
+    assert "her work is number 2 in the queue for h100. Others stand before it." in told
     assert "2 jobs wait for 3 h100" in told
     assert "his work" not in page
     assert "bob" not in told
@@ -102,8 +102,8 @@ async def test_a_smaller_job_that_came_later_has_the_place_before(
         )
     browser = await browsing("alice")
     told = words(await browser.get("/queue"))
-    assert "small work is number 1 in the queue." in told
-    assert "Your waiting jobs, by place" in told
+    assert "small work is number 1 in the queue for any type." in told
+    assert "Your waiting jobs, by place among jobs that ask for the same type" in told
     assert told.rindex("small work") < told.index("large work")
     by_place = await browser.get("/queue?sort=place")
     assert by_place.index(">small work<") < by_place.index(">large work<")

@@ -31,7 +31,7 @@ async def test_pages_say_that_estimates_are_switched_off(lab: Lab, browsing: Sig
     shown = words((await browser.send("/submit/verdict", **FORM | {"gpus": "1"})).text)
     assert "Its likely start is unknown. Estimates are switched off on this server." in shown
     page = words(await browser.get(f"/jobs/{job}"))
-    assert "Place in the queue not estimated here Starts about not estimated here" in page
+    assert "Place in the queue for h100 not estimated here Starts about not estimated here" in page
     queue = words(await browser.get("/queue"))
     assert "waits waits." in queue
     for told in (page, queue):
@@ -70,7 +70,7 @@ async def test_each_change_is_a_button_that_puts_it_into_the_form(
     await lab.plan()
     browser = await browsing("alice")
     part = (await browser.send("/submit/verdict", **FORM)).text
-    assert "Place in the queue: 2." in words(part)
+    assert "Place in the queue for h100: 2." in words(part)
     assert "Would start sooner" not in words(part), "two are free for an hour, which is no use to three"
     two = (await browser.send("/submit/verdict", **FORM | {"gpus": "2"})).text
     # The slot of the four begins in an hour.

@@ -44,7 +44,7 @@ def test_all_of_it() -> None:
     assert show_start(REQUEST, answer, Format.TABLE, NOW).splitlines() == [
         "Would start by Thu 26 Nov 2026 14:20 CET at the latest.",
         "Likely start: Thu 26 Nov 2026 13:10 CET; nine times in ten by Thu 26 Nov 2026 13:45 CET.",
-        "Place in the queue: 3.",
+        "Place in the queue for h100: 3.",
         f"Reason: {FULL['detail']}",
         "Would start sooner:",
         "  - --for 1h30m: Thu 26 Nov 2026 13:00 CET",

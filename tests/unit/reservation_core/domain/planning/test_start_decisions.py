@@ -124,6 +124,17 @@ def test_the_first_waits_for_gpus_and_the_others_behind_it() -> None:
     assert [estimate.id for estimate in estimate_waits(state, T0, 2)] == ["job-1", "job-2"]
 
 
+def test_the_first_of_its_type_says_which_jobs_are_ahead() -> None:
+    """Places count jobs that ask for the same type, but those for any type are ahead, too."""
+    rows = [held(number, number, 0, 30) for number in range(2)]
+    waiting = [job(1, 2, gpu_type=None), job(2, 2), job(3, 1)]
+    anything, first, second = estimate_waits(state_of([node("n0", 2)], rows, waiting), T0, 10)
+    assert (anything.position, first.position, second.position) == (1, 1, 2)
+    assert anything.reason.detail.startswith("Next in the queue: ")
+    assert first.reason.detail.startswith("Jobs ahead of it that ask for any type get h100 GPUs first ")
+    assert second.reason.detail.startswith("Jobs ahead of it in the queue get h100 GPUs first ")
+
+
 def test_only_the_first_of_the_queue_is_called_the_next() -> None:
     """A job behind one that can never start gets the next GPUs, but two jobs with places 1 and 2 are not both next."""
     rows = [held(1, 0, 0, 30), held(2, 1, 0, 40), held(3, 2, 0, 30), held(4, 3, 0, 30)]
