@@ -226,4 +226,6 @@ async def test_a_finger_on_the_strip_reads_the_count(people: People, system: Web
     finger = Finger(await alice.context.new_cdp_session(alice.page))
     await finger.down((box["x"] + 60, box["y"] + 5))
     await finger.up()
-    await expect(alice.page.locator(".drag-words")).to_contain_text("2 of 2 free, ")
+    words = alice.page.locator(".drag-words")
+    await expect(words).to_contain_text("2 of 2 free, ")
+    assert await words.evaluate("(badge) => badge.scrollWidth <= badge.clientWidth")
