@@ -8,6 +8,7 @@ One harm follows the other, with time to recover between some of them. Run by ha
 import argparse
 import asyncio
 import json
+import random
 import shutil
 import signal
 import sys
@@ -23,6 +24,9 @@ from sqlalchemy.exc import DBAPIError
 from reservation_core.adapters.postgres.connection.migrating import upgrade
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 from standalone.administrator import ensure_admin_token
+from tests.faults.campaign_calls import Calls
+from tests.faults.campaign_disk_checks import DiskChecks
+from tests.faults.campaign_disks import DiskLife
 from tests.faults.campaign_harms import Harms
 from tests.faults.campaign_load import Load
 from tests.faults.campaign_processes import Processes
@@ -78,23 +82,34 @@ async def _tried(system: System, server: EmbeddedPostgres, minutes: float, seed:
     token = (system.home / "admin-token").read_text().strip()
     violations: list[str] = []
     processes = Processes(system, SETTINGS, violations)
-    load = Load(system, processes.apis, token, seed, violations)
+    calls = Calls(processes.apis, token, random.Random(seed), violations)
+    locks = system.home.parent / "locks"
+    locks.mkdir()
+    disks = DiskLife(system, calls, seed, locks)
+    checks = DiskChecks(system, disks, locks, violations)
+    load = Load(calls, disks, seed, locks)
     harms = Harms(system, server, processes, seed, kills=kills)
     await harms.prepare()
     async with processes.running():
-        working = asyncio.create_task(load.keep())
-        watching = asyncio.create_task(processes.watch())
+        working = [asyncio.create_task(load.keep()), asyncio.create_task(disks.keep())]
+        watching = [asyncio.create_task(processes.watch()), asyncio.create_task(checks.watch())]
         until = time.monotonic() + minutes * 60
-        while time.monotonic() < until and not working.done():
+        while time.monotonic() < until and not any(task.done() for task in [*working, *watching]):
             await harms.next()
         await harms.over()
         load.stop()
-        await working
-        watching.cancel()
-        violations += await _judged(system, load)
+        disks.stop()
+        await asyncio.gather(*working)
+        violations += [*await _judged(system, load), *await checks.judged()]
+        for task in watching:
+            task.cancel()
+        ended = await asyncio.gather(*watching, return_exceptions=True)
+        violations += [repr(error) for error in ended if not isinstance(error, asyncio.CancelledError)]
     told = {
         "minutes": minutes, "seed": seed, "harms": dict(harms.done), "submitted": len(load.acknowledged),
-        "answers": {str(status): count for status, count in sorted(load.answers.items(), key=str)},
+        "answers": {str(status): count for status, count in sorted(calls.answers.items(), key=str)},
+        "jobs with disks": len(load.with_disks), "disks": dict(sorted(disks.done.items())),
+        "files on disks": len(checks.files()), "looks at disks": checks.looks,
         "outcomes": dict(Counter(str(row.status) for row in await system.rows(_OUTCOMES))),
         "promises": [tuple(row) for row in await system.rows(_PROMISES)],
         "looks": dict(processes.looks), "violations": violations,

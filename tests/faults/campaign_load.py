@@ -2,26 +2,27 @@
 
 import asyncio
 import random
-import uuid
-from collections import Counter
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
 
-from tests.faults.system import System
+from tests.faults.campaign_calls import PAUSE_S, Calls
+from tests.faults.campaign_disks import SCRIPT, DiskLife
 
 WAITING = 16
 _CLIENTS = 4
 _BOOK_EVERY = 40
-_PAUSE_S = 0.3
-_MAY_BE = frozenset({201, 202, 401, 409, 422, 503})
-"""422 and 409: a booking for which there is no room. 401 never: it is counted, and told below."""
+_WITH_DISKS = 0.4
+_MAY_BE = frozenset({201, 202, 409, 422})
+"""422 and 409: a booking for which there is no room, or a disk that is not there or in use."""
 # The witness is the kernel: a lock a GPU, for as long as any process of the pod lives.
 _HEAD = """
 for card in ${CUDA_VISIBLE_DEVICES//,/ }; do
     exec {lock}>>"$LOCKS/$GPU_DEV_NODE-$card"
-    flock -n "$lock" || { echo "$GPU_DEV_JOB_ID $GPU_DEV_NODE $card" >>"$LOCKS/doubled"; exit 99; }
+    flock -E 77 -n "$lock"
+    [ "$?" != 77 ] || { echo "$GPU_DEV_JOB_ID $GPU_DEV_NODE $card" >>"$LOCKS/doubled"; exit 99; }
 done
 """
 _WORK = {
@@ -33,19 +34,16 @@ _WORK = {
 
 
 class Load:
-    """Keeps some jobs waiting. An answer that no client should see goes into `violations`."""
+    """Keeps some jobs waiting. `with_disks` are the acknowledged jobs that have disks."""
 
-    def __init__(self, system: System, apis: list[str], token: str, seed: int, violations: list[str]) -> None:
+    def __init__(self, calls: Calls, disks: DiskLife, seed: int, locks: Path) -> None:
         self.acknowledged: set[str] = set()
-        self.answers: Counter[int | str] = Counter()
-        self._system = system
-        self._apis = apis
-        self._headers = {"Authorization": f"Bearer {token}"}
+        self.with_disks: set[str] = set()
+        self._calls = calls
+        self._disks = disks
         self._dice = random.Random(seed)
-        self._violations = violations
         self._stop = asyncio.Event()
-        self._locks = system.home.parent / "locks"
-        self._locks.mkdir()
+        self._locks = locks
 
     def doubled(self) -> list[str]:
         """The jobs that met another on a GPU: id, node, index."""
@@ -64,61 +62,43 @@ class Load:
 
     async def _client(self, number: int) -> None:
         submitted = 0
-        async with httpx.AsyncClient(headers=self._headers, timeout=30, trust_env=False) as client:
+        async with self._calls.client() as client:
             while not self._stop.is_set():
                 if await self._enough(client):
-                    await asyncio.sleep(_PAUSE_S)
+                    await asyncio.sleep(PAUSE_S)
                     continue
                 submitted += 1
                 if submitted % _BOOK_EVERY == number:
-                    await self._post(client, "/v1/bookings", self._booking())
+                    await self._calls.send(client, "POST", "/v1/bookings", self._booking(), allowed=_MAY_BE)
                 else:
-                    answer = await self._post(client, "/v1/jobs", self._job())
-                    if answer is not None:
-                        self.acknowledged.add(answer["id"])
+                    await self._submit(client, self._job())
+
+    async def _submit(self, client: httpx.AsyncClient, job: dict[str, Any]) -> None:
+        answer = await self._calls.send(client, "POST", "/v1/jobs", job, allowed=_MAY_BE)
+        if answer.is_success:
+            self.acknowledged.add(answer.json()["id"])
+            if "disks" in job:
+                self.with_disks.add(answer.json()["id"])
 
     async def _enough(self, client: httpx.AsyncClient) -> bool:
-        try:
-            answer = await client.get(f"{self._api()}/v1/jobs", params={"status": "queued", "limit": WAITING})
-        except httpx.TransportError:
-            return True
-        self.answers[answer.status_code] += 1
-        if answer.status_code not in (200, 503):
-            self._violations.append(f"GET /v1/jobs answered {answer.status_code}: {answer.text[:300]}")
+        asked = f"/v1/jobs?status=queued&limit={WAITING}"
+        answer = await self._calls.send(client, "GET", asked, allowed=(200,))
         return answer.status_code != 200 or len(answer.json()["items"]) >= WAITING
-
-    def _api(self) -> str:
-        return f"http://{self._dice.choice(self._apis)}"
-
-    async def _post(self, client: httpx.AsyncClient, path: str, body: dict[str, Any]) -> dict[str, Any] | None:
-        """Send under one key until it is answered, as a careful client does; None where it was refused."""
-        key = {"Idempotency-Key": str(uuid.uuid4())}
-        while True:
-            try:
-                answer = await client.post(f"{self._api()}{path}", json=body, headers=key)
-            except httpx.TransportError as error:
-                self.answers[type(error).__name__] += 1
-                await asyncio.sleep(_PAUSE_S)
-                continue
-            self.answers[answer.status_code] += 1
-            if answer.status_code not in _MAY_BE or answer.status_code == httpx.codes.UNAUTHORIZED:
-                self._violations.append(f"POST {path} answered {answer.status_code}: {answer.text[:300]}")
-            if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:
-                if "retry-after" not in answer.headers:
-                    self._violations.append(f"POST {path} answered 503 without Retry-After: {answer.text[:300]}")
-                await asyncio.sleep(_PAUSE_S)
-                continue
-            return answer.json() if answer.is_success else None
 
     def _job(self) -> dict[str, Any]:
         kind = self._dice.choice([*_WORK])
         work = _WORK[kind].format(seconds=self._dice.choice((0.5, 2, 4)))
         shape = self._dice.choice(({"gpus": 1}, {"gpus": 1}, {"gpus": 2}, {"gpus": 4}, {"gpus": 4, "nodes": 2}))
+        terms = self._terms()
+        disks = self._disks.asked() if self._dice.random() < _WITH_DISKS else []
+        for disk in disks:
+            disk["read_only"] |= "array" in terms  # elements would write at once
         return {
             **shape,
+            **terms,
             "duration": self._dice.choice((3, 5, 10)),
-            "workload": self._system.records.workload(work=work),
-            **self._terms(),
+            "workload": self._workload(work, disks),
+            **({"disks": disks} if disks else {}),
         }
 
     def _terms(self) -> dict[str, Any]:
@@ -142,8 +122,10 @@ class Load:
         return {
             "gpus": 1, "gpu_type": "h100", "start": start.isoformat(),
             "end": (start + timedelta(minutes=1)).isoformat(),
-            "workload": self._workload(_WORK["told"]),
+            "workload": self._workload(_WORK["told"], []),
         }  # fmt: skip
 
-    def _workload(self, work: str) -> dict[str, Any]:
-        return {"command": ["bash", "-c", _HEAD + work], "env": {"LOCKS": str(self._locks)}}
+    def _workload(self, work: str, disks: list[dict[str, Any]]) -> dict[str, Any]:
+        uses = " ".join(f"{disk['name']}:{'ro' if disk['read_only'] else 'rw'}" for disk in disks)
+        env = {"LOCKS": str(self._locks), "DISKS": uses}
+        return {"command": ["bash", "-c", _HEAD + (SCRIPT if disks else "") + work], "env": env}
