@@ -18,10 +18,13 @@ from sqlalchemy.exc import DBAPIError
 from tests.faults.campaign_calls import PAUSE_S, Calls
 from tests.faults.system import System
 
-NAMES = ("a", "b", "c", "d", "e", "f")
+NAMES = tuple("abcdefghij")
 _ROUTE = "/v1/disks"
 _LEAST = 2**20
 _MORE = 4096
+_DELETED_ONE = 0.3
+"""How often a name is that of a deleted disk: it can be restored, or given again."""
+_AGED = 0.1
 _NOT_FOUND, _CONFLICT, _UNPROCESSABLE = 404, 409, 422
 
 # Builtins alone: a command that a signal ended would look as if the disk or its file were missing.
@@ -83,12 +86,13 @@ class DiskLife:
     async def keep(self) -> None:
         """Change disks until `stop`."""
         steps: tuple[Callable[[httpx.AsyncClient, str], Awaitable[None]], ...] = (
-            self._create, self._create, self._delete, self._restore, self._rename, self._resize,
+            self._create, self._delete, self._delete, self._delete, self._restore, self._rename, self._resize,
         )  # fmt: skip
         async with self._calls.client() as client:
             while not self._stop.is_set():
-                await self._dice.choice(steps)(client, self._dice.choice(NAMES))
-                if self.deleted and self._dice.random() < 0.2:
+                names = [*self.deleted.values()] if self._dice.random() < _DELETED_ONE else NAMES
+                await self._dice.choice(steps)(client, self._dice.choice(names or NAMES))
+                if self.deleted and self._dice.random() < _AGED:
                     await self._age()
                 await asyncio.sleep(PAUSE_S)
 
