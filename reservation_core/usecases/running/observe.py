@@ -51,11 +51,19 @@ class _Report:
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """See `observe`. Jobs with a trace that begin to run are added to `started`, with when they got their GPUs."""
+    """See `observe`."""
 
     max_starts: int
     turnaround: timedelta
-    started: list[tuple[Reservation, datetime]] | None
+    traces: Traces | None
+
+
+@dataclass(slots=True)
+class _Applied:
+    """Reports that need a look at the cluster, and jobs with a trace that began to run, with when they got GPUs."""
+
+    left: dict[str, _Report]
+    started: list[tuple[Reservation, datetime]]
 
 
 async def observe(
@@ -72,8 +80,7 @@ async def observe(
     Observations of a former attempt, or without news, change nothing. `max_starts` is the number of start attempts,
     `turnaround` how long pods may need to end. Starts are added to `traces`. Raises UnobservedPodsError.
     """
-    started: list[tuple[Reservation, datetime]] | None = None if traces is None else []
-    rules = _Rules(max_starts, turnaround, started)
+    rules = _Rules(max_starts, turnaround, traces)
     reports: dict[str, _Report] = {}
     for status in statuses:
         if status.phase is PodPhase.PENDING and status.reason is None:
@@ -82,17 +89,16 @@ async def observe(
     if not reports:
         return []
     async with uow_factory() as uow:
-        left = await _apply(uow, reports, clock, rules)
-    try:
-        return await _look_and_apply(uow_factory, cluster, left, clock, rules) if left else []
-    finally:
-        add_starts(traces, started or ())
+        applied = await _apply(uow, reports, clock, rules)
+    add_starts(traces, applied.started)  # once they are committed
+    return await _look_and_apply(uow_factory, cluster, applied.left, clock, rules) if applied.left else []
 
 
-async def _apply(uow: UnitOfWork, reports: Mapping[str, _Report], clock: Clock, rules: _Rules) -> dict[str, _Report]:
-    """Apply conclusive reports; the returned rest needs a look at the cluster, or a newer one."""
+async def _apply(uow: UnitOfWork, reports: Mapping[str, _Report], clock: Clock, rules: _Rules) -> _Applied:
+    """Apply conclusive reports; what is left needs a look at the cluster, or a newer one."""
     rows = await uow.reservations.lock(sorted(reports))
     left: dict[str, _Report] = {}
+    started: list[tuple[Reservation, datetime]] = []
     to_end = [(row, report) for i, report in reports.items() if (row := rows.get(i)) and row.status is JobStatus.ENDING]
     over = [row.id for row, report in to_end if _is_over(row, report)]
     late = [row for row, report in to_end if _came_late(row, report)]
@@ -127,10 +133,10 @@ async def _apply(uow: UnitOfWork, reports: Mapping[str, _Report], clock: Clock, 
             if not report.statuses:
                 del going[reservation_id]
         await carry_out(uow, changes)
-        if rules.started is not None:
-            rules.started.extend(await _traced_starts(uow, changes))
+        if rules.traces is not None:
+            started += await _traced_starts(uow, changes)
     await _delete_again(uow, over, late)
-    return left
+    return _Applied(left, started)
 
 
 async def _traced_starts(uow: UnitOfWork, changes: Iterable[DecidedChange]) -> list[tuple[Reservation, datetime]]:
@@ -186,7 +192,9 @@ async def _look_and_apply(
         again = [report for i, report in left.items() if i not in free]
         if seen:
             async with held.work() as uow:
-                again += (await _apply(uow, seen, clock, rules)).values()
+                applied = await _apply(uow, seen, clock, rules)
+            add_starts(rules.traces, applied.started)
+            again += applied.left.values()
     unseen = [report for report in free.values() if report.unavailable is not None]
     if unseen and unseen[0].unavailable is not None:
         raise UnobservedPodsError(unseen[0].unavailable, _statuses([*again, *unseen]))

@@ -6,9 +6,13 @@ from datetime import timedelta
 import pytest
 
 from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, Reason, ReasonCode
+from reservation_core.ports.traces import Span
+from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.usecases.jobs.cancel import cancel
-from tests.integration.reservation_core.usecases.world import World, pod
+from reservation_core.usecases.running.observe import observe
+from tests.integration.reservation_core.usecases.world import MAX_STARTS, World, pod
 
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 RUNNING, FINISHED, GONE = PodPhase.RUNNING, PodPhase.FINISHED, PodPhase.GONE
 
 
@@ -317,3 +321,51 @@ async def test_a_pod_that_is_gone_may_say_how_it_ended(world: World) -> None:
     await world.see(world.cluster.show(pod(job_id), GONE, started_at=begun, exit_code=0))
     row = await world.row(job_id)
     assert (row.status, row.exit_code, row.started_at) == (JobStatus.SUCCEEDED, 0, begun)
+
+
+class Sent:
+    """Spans by name, instead of a collector."""
+
+    def __init__(self) -> None:
+        self.spans: list[str] = []
+
+    def begin(self) -> str:
+        """See `ports.traces`."""
+        return TRACE
+
+    def add_root(self, span: Span) -> None:
+        """See `ports.traces`."""
+        self.spans.append(span.name)
+
+    def add(self, span: Span) -> None:
+        """See `ports.traces`."""
+        self.spans.append(span.name)
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+async def test_a_start_that_is_rolled_back_has_no_span(world: World, nodes: int) -> None:
+    job_id = await world.started(nodes=nodes)
+    await world.sql("UPDATE reservations SET trace = :trace WHERE id = :id", trace=TRACE, id=job_id)
+    seen = [world.cluster.show(pod(job_id, rank), RUNNING, started_at=world.clock.now()) for rank in range(nodes)]
+    traces = Sent()
+    for statement in _REFUSE_AT_COMMIT:
+        await world.sql(statement)
+    try:
+        with pytest.raises(DatabaseUnavailableError):
+            await observe(world.uow, world.cluster, seen, world.clock, MAX_STARTS, traces=traces)
+    finally:
+        await world.sql("DROP FUNCTION refuse_starts CASCADE")
+    assert ((await world.row(job_id)).status, traces.spans) == (JobStatus.STARTING, [])
+    await observe(world.uow, world.cluster, seen, world.clock, MAX_STARTS, traces=traces)
+    assert ((await world.row(job_id)).status, traces.spans) == (JobStatus.RUNNING, ["start pods"])
+
+
+_REFUSE_AT_COMMIT = (
+    """CREATE FUNCTION refuse_starts() RETURNS trigger LANGUAGE plpgsql AS $$
+       BEGIN RAISE EXCEPTION 'no start' USING ERRCODE = '57P01'; END $$""",
+    """CREATE CONSTRAINT TRIGGER refuse_starts AFTER UPDATE ON reservations DEFERRABLE INITIALLY DEFERRED
+       FOR EACH ROW WHEN (NEW.status = 'running') EXECUTE FUNCTION refuse_starts()""",
+)
