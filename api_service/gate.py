@@ -53,6 +53,8 @@ _SWITCHING = 101
 _FAILED = 1011
 """The close code of a WebSocket that failed in the server."""
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_MOST_OF_A_NAME = 100
+"""So much of what a path names as a job is logged."""
 _log = structlog.get_logger(__name__)
 
 
@@ -121,7 +123,9 @@ class Gate:
         except Exception as error:  # noqa: BLE001 - nothing is above the gate: every error is logged and answered here
             if status:
                 # The answer has begun: only an incomplete one tells the client that it is wrong.
-                _log.warning("answer_broken_off", request_id=request_id, error=type(error).__name__, exc_info=error)
+                _log.warning(
+                    "answer_broken_off", **_about(scope, request_id), error=type(error).__name__, exc_info=error
+                )
                 if status == _SWITCHING:
                     await send({"type": "websocket.close", "code": _FAILED})
             else:
@@ -164,10 +168,10 @@ class Gate:
                 again = " (with its Idempotency-Key)" if request.method == "POST" else ""
                 detail = f"{what} is not available at this moment. Send the request again{again}."
                 response = respond(503, code, detail, request_id=request_id, headers={"Retry-After": "2"})
-                _log.warning(code, request_id=request_id, error=str(error))
+                _log.warning(code, **_about(request.scope, request_id), error=str(error))
             else:
                 self._services.metrics.http.count_unforeseen_error()
-                _log.error("unforeseen_error", request_id=request_id, exc_info=error)
+                _log.error("unforeseen_error", **_about(request.scope, request_id), exc_info=error)
                 detail = (
                     "Something went wrong in the server. Send the request again; if it fails again, tell an "
                     f"administrator the request id {request_id}."
@@ -227,6 +231,12 @@ def _route_asked_for(scope: Scope) -> Route | None:
         if isinstance(route, Route) and method in (route.methods or ()) and route.path_regex.match(path):
             return route
     return None
+
+
+def _about(scope: Scope, request_id: str) -> dict[str, str]:
+    """The fields of a log line about a request: its id, and the job that its path names."""
+    job = scope.get("path_params", {}).get("job_id")
+    return {"request_id": request_id} if job is None else {"request_id": request_id, "job": str(job)[:_MOST_OF_A_NAME]}
 
 
 def _refuse_services_elsewhere(principal: Principal, path: str) -> None:

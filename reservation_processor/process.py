@@ -89,6 +89,8 @@ async def _operate(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.
             operation = PodOperation.model_validate(message.body)
         except pydantic.ValidationError as error:
             raise ValueError(f"not a PodOperation: {error}") from error
+        # All lines of this message name the job, and so its trace: also those of the cluster and the queue.
+        structlog.contextvars.bind_contextvars(job=operation.id)
         await perform(runtime.uow, runtime.cluster, operation, runtime.clock, rules, runtime.traces)
 
     async def handle_together(messages: Sequence[QueuedMessage]) -> Sequence[QueuedMessage]:

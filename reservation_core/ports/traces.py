@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol
+
+_MOST_KNOWN: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +44,24 @@ class Traces(Protocol):
 def trace_id_of(trace: str) -> str:
     """The id by which collectors find a trace: 32 hexadecimal digits."""
     return trace.split("-")[1]
+
+
+class KnownTraces:
+    """The ids of traces by job, of the rows that this process has read last: log lines that name a job get them."""
+
+    def __init__(self, most: int = _MOST_KNOWN) -> None:
+        self._most = most
+        self._ids: dict[str, str] = {}
+
+    def note(self, job: str, trace: str) -> None:
+        """Remember the trace of a job; the oldest one is forgotten where there are too many."""
+        if job not in self._ids and len(self._ids) >= self._most:
+            self._ids.pop(next(iter(self._ids)), None)
+        self._ids[job] = trace_id_of(trace)
+
+    def id_of(self, job: str) -> str | None:
+        """The id of a job's trace, where this process knows it."""
+        return self._ids.get(job)
+
+
+known_traces: Final = KnownTraces()

@@ -32,6 +32,7 @@ from reservation_core.domain.request_terms import (
 )
 from reservation_core.domain.sessions.secret_uses import SecretUse
 from reservation_core.domain.sync.job_sync import JobSync
+from reservation_core.ports.traces import known_traces
 
 
 def reservation_of(row: Mapping[Any, Any], sealing: Sealing) -> Reservation:
@@ -72,12 +73,20 @@ def reservation_of(row: Mapping[Any, Any], sealing: Sealing) -> Reservation:
         preemption=_preemption_of(row),
         resources=_resources_of(row),
         unsettled_until=row["unsettled_until"],
-        trace=row["trace"],
+        trace=_traced(row),
         array=_array_of(row),
         element=None
         if row["array_id"] is None
         else ArrayElement(row["array_id"], row["array_index"], row["array_size"]),
     )
+
+
+def _traced(row: Mapping[Any, Any]) -> str | None:
+    """The trace of a job, which log lines of this process name from now on."""
+    trace: str | None = row["trace"]
+    if trace is not None:
+        known_traces.note(row["id"], trace)
+    return trace
 
 
 def _array_of(row: Mapping[Any, Any]) -> ArrayTerms | None:

@@ -12,6 +12,7 @@ from typing import Any
 import structlog
 from structlog.typing import Processor
 
+from reservation_core.ports.traces import known_traces
 from reservation_core.runtime.processes.log_files import FinishedOrForeign, HandlerLogger
 from reservation_core.runtime.settings.components import CommonSettings
 
@@ -23,6 +24,7 @@ def configure(settings: CommonSettings, handlers: Sequence[logging.Handler] = ()
     level = _LEVELS[settings.log_level]
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
+        _name_trace,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.StackInfoRenderer(),
@@ -55,6 +57,15 @@ def configure(settings: CommonSettings, handlers: Sequence[logging.Handler] = ()
         )
     # Libraries log warnings and errors only; our own lines come through structlog.
     root.setLevel(max(level, logging.WARNING))
+
+
+def _name_trace(_logger: Any, _method: str, event: Any) -> Any:
+    """Give a line that names a job, or a pod of one, the id of its trace, if it has one."""
+    job = event.get("job")
+    if job is None and isinstance(pod := event.get("pod"), str):
+        job = pod.rsplit("-", 2)[0]  # see PodName
+    trace_id = known_traces.id_of(job) if isinstance(job, str) else None
+    return event if trace_id is None else {"trace_id": trace_id, **event}
 
 
 def _name_of_library(_logger: Any, _method: str, event: Any) -> Any:
