@@ -1,4 +1,4 @@
-"""Jobs leave traces at a collector: one for each, from the request to its first run, over API and processor."""
+"""Jobs leave traces at a collector: one for each, from the request until it runs, over API and processor."""
 
 import asyncio
 import gzip
@@ -25,20 +25,24 @@ def home(tmp_path: Path) -> Iterator[list[SystemProcess]]:
         system.clear()
 
 
-def spans_of(receiver: Receiver, trace_id: str) -> dict[str, Any]:
-    """The spans of a trace by their names, as a collector reads them from what came."""
-    found: dict[str, Any] = {}
+def all_spans_of(receiver: Receiver, trace_id: str) -> list[Any]:
+    """The spans of a trace, as a collector reads them from what came."""
+    found: list[Any] = []
     for got in receiver.got:
         assert got.path == "/v1/traces"
         assert got.headers["content-type"] == "application/x-protobuf"
         body = gzip.decompress(got.body) if got.headers.get("content-encoding") == "gzip" else got.body
         for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
             for scope in resource.scope_spans:
-                for span in scope.spans:
-                    if span.trace_id.hex() == trace_id:
-                        assert span.name not in found, span.name
-                        found[span.name] = span
+                found += [span for span in scope.spans if span.trace_id.hex() == trace_id]
     return found
+
+
+def spans_of(receiver: Receiver, trace_id: str) -> dict[str, Any]:
+    """The spans of a trace with one attempt by their names."""
+    found = all_spans_of(receiver, trace_id)
+    assert len({span.name for span in found}) == len(found)
+    return {span.name: span for span in found}
 
 
 def attributes(span: Any) -> dict[str, str | int]:
@@ -90,3 +94,56 @@ def test_a_collector_that_is_away_delays_no_job(tmp_path: Path, home: list[Syste
     home.append(system)
     with system.start() as http:
         assert ended(http, system.submit(http, 1, "true"))["status"] == "succeeded"
+
+
+def play_twice(system: SystemProcess) -> dict[str, Any]:
+    """A job fails, waits until another one has ended, and fails again."""
+    with system.start() as http:
+        body = {"gpus": 4, "duration": 300, "workload": {"command": ["false"]}, "retries": {"max": 1, "on": ["failed"]}}
+        job: str = http.post("/v1/jobs", json=body).raise_for_status().json()["id"]
+        system.jobs.append(job)
+        assert ended(http, job)["status"] == "failed"
+        shown: dict[str, Any] = http.get(f"/v1/jobs/{job}").json()
+    return shown
+
+
+async def test_each_attempt_of_a_job_has_its_wait_in_the_trace(tmp_path: Path, home: list[SystemProcess]) -> None:
+    async with receiving() as receiver:
+        system = SystemProcess(tmp_path / "home", GPU_DEV_TRACES_URL=receiver.url("/v1/traces"))
+        home.append(system)
+        job = await asyncio.to_thread(play_twice, system)
+        expected = [("submit job", None), *((name, attempt) for attempt in (1, 2) for name in NAMES[1:])]
+        await eventually(lambda: len(all_spans_of(receiver, job["trace_id"])) == len(expected))
+        found = all_spans_of(receiver, job["trace_id"])
+    spans = {(span.name, attributes(span).get("gpu_dev.attempt")): span for span in found}
+    assert {*spans} == {*expected}
+    waits = [spans["wait for GPUs", attempt] for attempt in (1, 2)]
+    # It waits again from the moment on at which its GPUs were free.
+    assert waits[0].end_time_unix_nano < waits[1].start_time_unix_nano <= waits[1].end_time_unix_nano
+    assert spans["start pods", 1].end_time_unix_nano <= waits[1].start_time_unix_nano
+    assert [span.parent_span_id for span in waits] == [spans["submit job", None].span_id] * 2
+
+
+def play_without_folder(system: SystemProcess) -> dict[str, Any]:
+    """A job is asked for whose disk has no folder, and is then cancelled."""
+    with system.start() as http:
+        http.post("/v1/disks", json={"name": "data", "size": "1Mi"}).raise_for_status()
+        eventually_sync(lambda: http.get("/v1/disks/data").json()["state"] == "ready")
+        [folder] = (system.home / "disks").iterdir()
+        folder.rmdir()
+        body = {"gpus": 1, "duration": 300, "workload": {"command": ["true"]}, "disks": [{"name": "data"}]}
+        job: str = http.post("/v1/jobs", json=body).raise_for_status().json()["id"]
+        eventually_sync(lambda: "a message is not due yet" in system.log)
+        http.post(f"/v1/jobs/{job}/cancel").raise_for_status()
+        shown: dict[str, Any] = ended(http, job)
+    return shown
+
+
+def test_log_lines_that_name_a_job_name_its_trace(tmp_path: Path, home: list[SystemProcess]) -> None:
+    system = SystemProcess(tmp_path / "home", GPU_DEV_TRACES_URL="http://127.0.0.1:9/v1/traces")
+    home.append(system)
+    job = play_without_folder(system)
+    lines = [json.loads(line) for line in system.log.splitlines() if line.startswith("{")]
+    about = [line for line in lines if line.get("job") == job["id"]]
+    assert {"traced", "a message is not due yet"} <= {line["event"] for line in about}
+    assert {line.get("trace_id") for line in about} == {job["trace_id"]}

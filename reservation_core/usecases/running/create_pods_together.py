@@ -16,7 +16,7 @@ from reservation_core.domain.pods.pod_environment import pod_specs
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, ClusterUnavailableError, PodRefusedError
 from reservation_core.ports.traces import Traces
-from reservation_core.usecases.running.job_spans import add_creation
+from reservation_core.usecases.running.job_spans import read_creations
 from reservation_core.usecases.running.perform_pod_operations import LaunchRules
 from reservation_core.usecases.running.pod_creation import PodCreation
 
@@ -42,6 +42,7 @@ async def create_together(
         async with held.work(one_statement=True) as uow:
             rows = await uow.reservations.get(free)
             allocations = await uow.reservations.allocations(free)
+            spans = await read_creations(uow, traces, rows.values())
         specs: dict[str, PodSpec] = {}
         for row in rows.values():
             cards = allocations.get(row.id, ())
@@ -51,7 +52,7 @@ async def create_together(
         begun = clock.now()
         done = await _create_each(held, cluster, specs, clock, rules)
         for reservation_id, ended in done.items():
-            add_creation(traces, rows[reservation_id], allocations[reservation_id], begun, ended)
+            spans.add(rows[reservation_id], allocations[reservation_id], begun, ended)
         return {*done}
 
 

@@ -1,40 +1,48 @@
 """What the processor does for a job until it runs, as spans of the job's trace; nothing for jobs without one."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
-import structlog
-
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.model import AllocatedGpu, Reservation
-from reservation_core.ports.traces import Span, Traces, trace_id_of
+from reservation_core.ports.traces import Span, Traces
 
 
-def name_trace_in_logs(job: Reservation) -> None:
-    """Put the id of a job's trace into all further log lines of this task."""
-    if job.trace is not None:
-        structlog.contextvars.bind_contextvars(trace_id=trace_id_of(job.trace))
+@dataclass(frozen=True, slots=True)
+class CreationSpans:
+    """Spans of jobs whose pods are made. A job in `waits_from` has waited from then, and not from its submission."""
+
+    traces: Traces | None
+    waits_from: Mapping[str, datetime]
+
+    def add(
+        self,
+        job: Reservation,
+        gpus: Sequence[AllocatedGpu],
+        begun: datetime,
+        ended: datetime,
+        error: str | None = None,
+    ) -> None:
+        """Add the wait for GPUs that this attempt has ended, and the creation of its pods on them."""
+        if self.traces is None or job.trace is None:
+            return
+        attempt: dict[str, str | int] = {"gpu_dev.attempt": job.attempt}
+        waits_from = job.created_at if job.attempt == 1 else self.waits_from.get(job.id)
+        if waits_from is not None and gpus:
+            placed: dict[str, str | int] = {
+                **attempt,
+                "gpu_dev.nodes": ",".join(sorted({gpu.node for gpu in gpus})),
+                "gpu_dev.gpus": len(gpus),
+            }
+            self.traces.add(Span("wait for GPUs", job.id, job.trace, waits_from, gpus[0].starts_at, placed))
+        self.traces.add(Span("create pods", job.id, job.trace, begun, ended, attempt, error))
 
 
-def add_creation(
-    traces: Traces | None,
-    job: Reservation,
-    gpus: Sequence[AllocatedGpu],
-    begun: datetime,
-    ended: datetime,
-    error: str | None = None,
-) -> None:
-    """Add the wait for GPUs, of a first attempt, and the creation of the pods on them."""
-    if traces is None or job.trace is None:
-        return
-    attempt: dict[str, str | int] = {"gpu_dev.attempt": job.attempt}
-    if job.attempt == 1 and gpus:
-        placed: dict[str, str | int] = {
-            **attempt,
-            "gpu_dev.nodes": ",".join(sorted({gpu.node for gpu in gpus})),
-            "gpu_dev.gpus": len(gpus),
-        }
-        traces.add(Span("wait for GPUs", job.id, job.trace, job.created_at, gpus[0].starts_at, placed))
-    traces.add(Span("create pods", job.id, job.trace, begun, ended, attempt, error))
+async def read_creations(uow: UnitOfWork, traces: Traces | None, jobs: Iterable[Reservation]) -> CreationSpans:
+    """Read what the spans of these jobs need: where traces are off, and for first attempts, nothing."""
+    again = [job.id for job in jobs if traces is not None and job.trace is not None and job.attempt > 1]
+    return CreationSpans(traces, await uow.reservations.last_released(again) if again else {})
 
 
 def add_starts(traces: Traces | None, jobs: Iterable[tuple[Reservation, datetime]]) -> None:

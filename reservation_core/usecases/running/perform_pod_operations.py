@@ -27,7 +27,7 @@ from reservation_core.ports.queues import MessageNotDueError
 from reservation_core.ports.traces import Traces
 from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.nodes.fence_node import without_power
-from reservation_core.usecases.running.job_spans import add_creation, name_trace_in_logs
+from reservation_core.usecases.running.job_spans import read_creations
 from reservation_core.usecases.running.keep_log_tails import keep_tails
 from reservation_core.usecases.running.pod_calls import call_all
 from reservation_core.usecases.running.pod_creation import PodCreation
@@ -97,7 +97,6 @@ async def perform(
             reservation = (await uow.reservations.get([operation.id])).get(operation.id)
         if reservation is None or reservation.attempt != operation.attempt:
             return
-        name_trace_in_logs(reservation)
         match operation.op:
             case "create":
                 await _create(held, cluster, reservation, clock, rules, traces)
@@ -137,11 +136,15 @@ async def _create(
         return
     async with held.work(one_statement=True) as uow:
         allocations = (await uow.reservations.allocations([reservation.id])).get(reservation.id, ())
+        spans = await read_creations(uow, traces, [reservation])
+    begun = clock.now()
     if any(gpu.claimed_by is not None for gpu in allocations):
+        spans.add(reservation, allocations, begun, begun, _CLAIMED.detail)
         await _change(held, reservation.id, StartFailed(_CLAIMED, rules.max_starts), clock)
         return
     over = reservation.range_end is not None and reservation.range_end <= clock.now()
     if over and not await cluster.find_pods(reservation.id, pod_names(reservation)):
+        spans.add(reservation, allocations, begun, clock.now(), _RANGE_OVER.detail)
         await _change(held, reservation.id, StartFailed(_RANGE_OVER, rules.max_starts), clock)
         return
     if reservation.workload.unread is not None:
@@ -149,6 +152,7 @@ async def _create(
         raise MessageNotDueError(_UNREAD.detail, rules.not_now_pause)
     secrets = await _read_secrets(held, reservation, clock, rules)
     if secrets is None:
+        spans.add(reservation, allocations, begun, clock.now(), "A secret of the job was deleted before it started.")
         return
     master = cluster.master_address(reservation.id, reservation.attempt)
     specs = pod_specs(reservation, allocations, clock.now(), rules.grace, rules.belt, master, rules.access, secrets)
@@ -160,13 +164,13 @@ async def _create(
         for group in (others, [spec for spec in specs if not spec.name.rank]):
             await creation.all([partial(creation.create, spec) for spec in group])
     except PodRefusedError as refusal:
-        add_creation(traces, reservation, allocations, begun, clock.now(), refusal.reason.detail)
+        spans.add(reservation, allocations, begun, clock.now(), refusal.reason.detail)
         await _change(held, reservation.id, StartRefused(refusal.reason), clock)
     except PodNotNowError as refusal:
         await _change(held, reservation.id, StartDelayed(refusal.reason), clock)
         raise MessageNotDueError(refusal.reason.detail, rules.not_now_pause) from refusal
     else:
-        add_creation(traces, reservation, allocations, begun, clock.now())
+        spans.add(reservation, allocations, begun, clock.now())
 
 
 async def _read_secrets(

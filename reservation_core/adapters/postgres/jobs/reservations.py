@@ -111,6 +111,11 @@ class Reservations(JobViews):
             for reservation_id, rows in groupby(found, key=lambda row: row["reservation_id"])
         }
 
+    async def last_released(self, ids: Sequence[str]) -> dict[str, datetime]:
+        """When the attempt before each reservation's newest one gave its GPUs back, so that it waited again."""
+        found = await direct.fetch(self._connection, "last_released", {"ids": list(ids)})
+        return {row["reservation_id"]: row["released_at"] for row in found}
+
     async def apply(self, changes: Sequence[DecidedChange]) -> None:
         """Write what `lifecycle.transition` decided: rows first, then the ledger, the record and the messages.
 

@@ -20,6 +20,13 @@ JOIN nodes n ON n.id = g.node_id
 WHERE a.reservation_id = ANY(CAST(:ids AS text[]))
 ORDER BY a.reservation_id, a.rank, g.index;
 
+-- name: last_released
+-- When the GPUs of the attempt before each reservation's newest one were released.
+SELECT a.reservation_id, max(a.released_at) AS released_at
+FROM allocations a JOIN reservations r ON r.id = a.reservation_id AND r.attempt = a.attempt + 1
+WHERE a.reservation_id = ANY(CAST(:ids AS text[])) AND a.released_at IS NOT NULL
+GROUP BY a.reservation_id;
+
 -- name: update_reservations
 -- Write rows after a transition; the version must still be the one that was read.
 UPDATE reservations r
