@@ -177,11 +177,10 @@ def _after_end(job: Job) -> list[str]:
         case ReasonCode.INACTIVE:
             return ["Open another: gpu-dev dev. Nobody needs to be connected to a job with a command."]
         case ReasonCode.IDLE:
-            # An ending one may be on its way back to the queue, as its reason says.
+            # One that has not ended may be on its way back to the queue, as its reason says.
             again = "Submit it again when you need GPUs. Keep a job that is warned: gpu-dev keep ID"
-            return [
-                f"How it used its GPUs: gpu-dev metrics {job.id}", *([] if job.status is JobStatus.ENDING else [again])
-            ]  # fmt: skip
+            use = f"How it used its GPUs: gpu-dev metrics {job.id}"
+            return [use] if job.status in (JobStatus.RUNNING, JobStatus.ENDING) else [use, again]
         case ReasonCode.BOOKING_OVER:
             return ["Book more time (gpu-dev book create), or submit it without a booking."]
         case (

@@ -57,24 +57,36 @@ def gpus_needed(reservation: Reservation, now: datetime, booked_at: datetime | N
 
 def _asked(reservation: Reservation, now: datetime) -> Decision:
     terms, started_at = reservation.preemption, reservation.started_at
-    if reservation.status is not JobStatus.RUNNING or not terms.preemptible or started_at is None:
+    if reservation.status is not JobStatus.RUNNING or started_at is None:
         return reservation, ()
     if terms.asked_at is not None:
         is_over = terms.signalled_at is None or now >= terms.signalled_at + terms.lead
-        return end_to_wait_again(reservation, now, _NEEDED) if is_over else (reservation, ())
-    if now < started_at + terms.min_runtime:
+        why = reservation.reason.detail if reservation.reason.code is ReasonCode.IDLE else _NEEDED
+        return end_to_wait_again(reservation, now, why) if is_over else (reservation, ())
+    if not terms.preemptible or now < started_at + terms.min_runtime:
         return reservation, ()
+    asked = ask_for_gpus(reservation, now, ReasonCode.PREEMPTED, "Others need its GPUs.", _WAITS_AGAIN)
+    if asked is not None:
+        return asked
+    signal = () if terms.end_signal is None else (SignalPods(),)
+    after, effects = end_to_wait_again(reservation, now, _NEEDED)
+    return after, (*signal, *effects)
+
+
+def ask_for_gpus(
+    reservation: Reservation, now: datetime, code: ReasonCode, why: str, following: str
+) -> Decision | None:
+    """Signal a running job, which has the signal's lead until its pods are ended; None for one without a lead."""
+    terms = reservation.preemption
     if terms.end_signal is None or not terms.lead:
-        signal = () if terms.end_signal is None else (SignalPods(),)
-        after, effects = end_to_wait_again(reservation, now, _NEEDED)
-        return after, (*signal, *effects)
+        return None
     signalled_at = terms.signalled_at or now
     name, ends_at = terms.end_signal.signal.value, signalled_at + terms.lead
-    detail = f"Others need its GPUs. It got SIG{name}, and ends by {ends_at:%Y-%m-%dT%H:%M:%SZ}. {_WAITS_AGAIN}"
+    detail = f"{why} It got SIG{name}, and ends by {ends_at:%Y-%m-%dT%H:%M:%SZ}. {following}"
     after = replace(
         reservation,
         preemption=replace(terms, asked_at=now, signalled_at=signalled_at),
-        reason=Reason(ReasonCode.PREEMPTED, detail),
+        reason=Reason(code, detail),
     )
     data = {"signal": name, "ends_at": ends_at.isoformat()}
     first = () if terms.signalled_at is not None else (SignalPods(),)
@@ -82,13 +94,14 @@ def _asked(reservation: Reservation, now: datetime) -> Decision:
 
 
 def end_to_wait_again(reservation: Reservation, now: datetime, detail: str) -> Decision:
-    """End a running job, which will be queued again when its pods are gone."""
+    """End a running job, which will be queued again when its pods are gone: at the end, if it was asked as idle."""
     asked_at = reservation.preemption.asked_at or now
+    code = ReasonCode.IDLE if reservation.reason.code is ReasonCode.IDLE else ReasonCode.PREEMPTED
     after = replace(
         reservation,
         status=JobStatus.ENDING,
         outcome=JobStatus.QUEUED,
-        reason=Reason(ReasonCode.PREEMPTED, detail),
+        reason=Reason(code, detail),
         preemption=replace(reservation.preemption, asked_at=asked_at),
         idle=None,
     )

@@ -1,7 +1,7 @@
 -- name: any_terms_due
--- Whether the rest has anything to look at: some jobs run that are preemptible, or get their signal now.
+-- Whether the rest has anything to look at: some jobs run that are preemptible, were asked for GPUs, or get their signal now.
 SELECT EXISTS (SELECT FROM reservations WHERE status = 'running'
-               AND (preemptible OR end_signal IS NOT NULL AND signalled_at IS NULL
+               AND (preemptible OR preempted_at IS NOT NULL OR end_signal IS NOT NULL AND signalled_at IS NULL
                                    AND ends_at - end_signal_before <= CAST(:now AS timestamptz))) AS found;
 
 -- name: end_signals_due
@@ -60,9 +60,10 @@ SELECT DISTINCT reservation_id AS id FROM beside WHERE cpu > all_cpu OR memory >
 
 -- name: gpus_needed
 -- Running preemptible jobs whose time since they were asked for their GPUs is over, or whose GPUs are promised to others,
--- or in maintenance, so soon that their own time can't be renewed. `lacking` are those of shares_needed.
+-- or in maintenance, so soon that their own time can't be renewed. `lacking` are those of shares_needed. Other jobs are asked
+-- when their GPUs are idle.
 SELECT r.id FROM reservations r
-WHERE r.status = 'running' AND r.preemptible
+WHERE r.status = 'running' AND (r.preemptible OR r.preempted_at IS NOT NULL)
   AND CASE WHEN r.preempted_at IS NOT NULL THEN coalesce(r.signalled_at + r.end_signal_before, r.preempted_at) <= CAST(:now AS timestamptz)
       ELSE r.started_at + coalesce(r.min_runtime, '0') <= CAST(:now AS timestamptz) AND (r.id = ANY(CAST(:lacking AS text[])) OR EXISTS (
           SELECT FROM allocations a

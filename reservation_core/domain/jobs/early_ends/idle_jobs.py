@@ -8,15 +8,18 @@ from reservation_core.domain.errors import NotIdleError
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.gpu_use.idle_rules import IdleWarning
 from reservation_core.domain.jobs.arrays import element_named
-from reservation_core.domain.jobs.preemption import end_to_wait_again
+from reservation_core.domain.jobs.preemption import ask_for_gpus, end_to_wait_again
 from reservation_core.domain.model import JobStatus, Reason, ReasonCode, Reservation
 from reservation_core.domain.request_terms import REQUEUES
 from reservation_core.domain.short_durations import written
 
+_TO_THE_END = "It goes to the end of the queue; there is nothing to do."
+
 
 def warn_idle(reservation: Reservation, event: GpusIdle) -> Decision:
-    """Warn a running job once."""
-    if reservation.status is not JobStatus.RUNNING or reservation.idle is not None:
+    """Warn a running job once, but not one that was asked for its GPUs already."""
+    asked_at = reservation.preemption.asked_at
+    if reservation.status is not JobStatus.RUNNING or reservation.idle is not None or asked_at is not None:
         return reservation, ()
     after = replace(reservation, idle=event.warning)
     return after, (Record(JobEventKind.IDLE_WARNING, data=_data(event.warning)),)
@@ -33,7 +36,7 @@ def release_idle(reservation: Reservation, now: datetime, *, requeue: bool) -> D
     """End a job whose warning is over, for its GPUs; never before the time that it was told.
 
     With `requeue` it waits again, unless it is a session, which has nothing to run, or has given GPUs back `REQUEUES`
-    times: a command that hangs would go on for ever.
+    times: a command that hangs would go on for ever. Its signal comes first, and then the signal's lead.
     """
     warning = reservation.idle
     if reservation.status is not JobStatus.RUNNING or warning is None or warning.release_at is None:
@@ -42,11 +45,15 @@ def release_idle(reservation: Reservation, now: datetime, *, requeue: bool) -> D
         return reservation, ()
     idle = f"Its GPUs were idle for {written(now - warning.since)} and go to others."
     if requeue and reservation.workload.command and reservation.preemption.times < REQUEUES:
-        detail = f"{idle} It goes to the end of the queue; there is nothing to do."
+        record = Record(JobEventKind.IDLE_RELEASED, data=_data(warning))
+        asked = ask_for_gpus(reservation, now, ReasonCode.IDLE, idle, _TO_THE_END)
+        if asked is not None:
+            return replace(asked[0], idle=None, idle_from=now), (*asked[1], record)
+        detail = f"{idle} {_TO_THE_END}"
         after, effects = end_to_wait_again(reservation, now, detail)
         after = replace(after, reason=Reason(ReasonCode.IDLE, detail))
         signal = () if reservation.preemption.end_signal is None else (SignalPods(),)
-        return after, (*signal, *effects, Record(JobEventKind.IDLE_RELEASED, data=_data(warning)))
+        return after, (*signal, *effects, record)
     detail = f"{idle} Next time end a job that you don't need, or keep it when you are warned: `gpu-dev keep ID`."
     after = replace(
         reservation,

@@ -15,6 +15,7 @@ from reservation_core.usecases.gpu_use import watch_idle
 from reservation_core.usecases.gpu_use.watch_idle import IdleReport, IdleWatch
 from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.jobs.keep import keep
+from reservation_core.usecases.running.preempt import preempt
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.world import LONGEST, World, pod
 
@@ -115,6 +116,32 @@ async def test_a_job_that_is_requeued_waits_behind_all_others_and_runs_again(wor
     ]  # fmt: skip
     assert (await world.kinds(job_id))[-4:] == ["idle_warning", "preempted", "idle_released", "requeued"]
     assert (await world.view(job_id)).reservation.attempt == 1
+
+
+async def test_a_requeued_job_has_its_signals_lead(world: World, use: Use) -> None:
+    await rule(world, replace(RELEASE, then=IdleThen.REQUEUE))
+    job_id = await world.ran(gpus=2, nodes=2, end_signal={"signal": "USR1", "before": 120})
+    await use.pass_minutes(12)
+    assert await use.look() == WARNED
+    await use.pass_minutes(5)
+    assert await use.look() == RELEASED
+    assert [one.op for one in await world.operate()] == ["signal"]
+    assert sorted(world.cluster.signals) == [(f"{job_id}-1-{rank}", "USR1") for rank in (0, 1)]
+
+    async def asked() -> int:
+        return (await preempt(world.uow, world.clock, timedelta(0))).asked
+
+    await use.pass_minutes(1, b1=0.9)  # a checkpoint may use the GPUs
+    assert (await use.look(), await asked()) == (NOTHING, 0)
+    assert (await world.row(job_id)).status is JobStatus.RUNNING
+    await use.pass_minutes(1)
+    assert await asked() == 1
+    assert (await world.row(job_id)).status is JobStatus.ENDING
+    await world.operate()
+    await world.see(*(world.cluster.show(pod(job_id, rank), PodPhase.GONE) for rank in range(2)))
+    assert (await world.row(job_id)).status is JobStatus.QUEUED
+    kinds = ["idle_warning", "preemption_asked", "idle_released", "preempted", "requeued"]
+    assert (await world.kinds(job_id))[-5:] == kinds
 
 
 async def test_one_busy_gpu_of_a_gang_keeps_all(world: World, use: Use) -> None:

@@ -18,12 +18,15 @@ from reservation_core.domain.changes import (
     MoveToEnd,
     PodsFinished,
     PodsGone,
+    PodsLost,
+    Record,
+    SignalPods,
 )
 from reservation_core.domain.errors import NotIdleError
 from reservation_core.domain.gpu_use.idle_rules import IdleWarning
 from reservation_core.domain.jobs.lifecycle import transition
 from reservation_core.domain.model import JobStatus, PodWorkload, ReasonCode, Reservation
-from reservation_core.domain.request_terms import REQUEUES, Preemption
+from reservation_core.domain.request_terms import REQUEUES, EndSignal, Preemption, SignalName
 from tests.unit.reservation_core.domain.jobs.test_lifecycle import HOUR, T0, queued, running
 
 MINUTE = timedelta(minutes=1)
@@ -76,6 +79,53 @@ def test_it_goes_to_the_end_of_the_queue() -> None:
     assert MoveToEnd() in effects
     preemptible = replace(job, preemption=Preemption(preemptible=True))
     assert MoveToEnd() not in back(transition(preemptible, GpusNeeded(), due)[0])[1]
+
+
+def asked(lead: timedelta = 5 * MINUTE) -> Reservation:
+    """An idle job with a signal, whose warning is over since now."""
+    terms = Preemption(end_signal=EndSignal(SignalName.USR1, lead))
+    job = replace(warned(), workload=PodWorkload(("train",)), preemption=terms)
+    return transition(job, IdleReleaseDue(requeue=True), T0 + 30 * MINUTE)[0]
+
+
+def test_its_signal_has_its_lead_before_it_goes_to_the_end_of_the_queue() -> None:
+    due = T0 + 30 * MINUTE
+    job = asked()
+    assert (job.status, job.reason.code, job.idle, job.idle_from) == (JobStatus.RUNNING, ReasonCode.IDLE, None, due)
+    assert (job.preemption.asked_at, job.preemption.signalled_at) == (due, due)
+    assert "It got SIGUSR1, and ends by 2030-01-01T00:35:00Z." in job.reason.detail
+    early = due + 5 * MINUTE - timedelta(seconds=1)
+    for event in (GpusNeeded(), GpusIdle(WARNING), IdleReleaseDue(requeue=True), IdleOver()):
+        assert transition(job, event, early) == (job, ())
+    late, effects = transition(job, GpusNeeded(), due + 5 * MINUTE)
+    assert (late.status, late.outcome, late.reason.code) == (JobStatus.ENDING, JobStatus.QUEUED, ReasonCode.IDLE)
+    assert isinstance(effects[0], DeletePods)
+    assert not any(isinstance(effect, SignalPods) for effect in effects)
+    after, effects = back(late)
+    assert (after.status, after.preemption.times, after.preemption.signalled_at) == (JobStatus.QUEUED, 1, None)
+    assert MoveToEnd() in effects
+
+
+def test_the_signal_goes_out_once_and_ends_at_once_without_a_lead() -> None:
+    terms = Preemption(end_signal=EndSignal(SignalName.USR1, 5 * MINUTE), signalled_at=T0 + 29 * MINUTE)
+    job = replace(warned(), workload=PodWorkload(("train",)), preemption=terms)
+    again, effects = transition(job, IdleReleaseDue(requeue=True), T0 + 30 * MINUTE)
+    assert again.preemption.signalled_at == T0 + 29 * MINUTE
+    assert [type(effect) for effect in effects] == [Record, Record]
+    at_once = asked(timedelta(0))
+    assert (at_once.status, at_once.outcome) == (JobStatus.ENDING, JobStatus.QUEUED)
+
+
+def test_what_ends_in_its_lead_goes_to_the_end_of_the_queue() -> None:
+    job, at = asked(), T0 + 31 * MINUTE
+    for event in (PodsFinished(at, 0), PodsFinished(at, 3), PodsLost(ReasonCode.POD_LOST, "gone")):
+        ended, _ = transition(job, event, at)
+        assert (ended.status, ended.outcome, ended.reason.code) == (
+            JobStatus.ENDING,
+            JobStatus.QUEUED,
+            ReasonCode.IDLE,
+        )
+        assert MoveToEnd() in transition(ended, PodsGone(), at)[1]
 
 
 def test_a_session_and_a_job_that_hangs_each_time_are_ended() -> None:
