@@ -103,7 +103,7 @@ class Load:
 
     def _terms(self) -> dict[str, Any]:
         """What some jobs ask for besides GPUs."""
-        asked = [
+        asked: list[dict[str, Any]] = [
             {"preemptible": True, "min_runtime": 1},
             {"preemptible": True, "end_signal": {"signal": "USR1", "before": 1}},
             {"array": {"size": self._dice.randrange(1, 7), "parallel": self._dice.choice((1, 2, 3))}},
