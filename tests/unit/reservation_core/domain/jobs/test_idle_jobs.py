@@ -118,7 +118,7 @@ def test_the_signal_goes_out_once_and_ends_at_once_without_a_lead() -> None:
 
 def test_what_ends_in_its_lead_goes_to_the_end_of_the_queue() -> None:
     job, at = asked(), T0 + 31 * MINUTE
-    for event in (PodsFinished(at, 0), PodsFinished(at, 3), PodsLost(ReasonCode.POD_LOST, "gone")):
+    for event in (PodsFinished(at, 0), PodsFinished(at, 3), PodsLost("gone")):
         ended, _ = transition(job, event, at)
         assert (ended.status, ended.outcome, ended.reason.code) == (
             JobStatus.ENDING,
