@@ -73,6 +73,7 @@ _LABELS = {
     "by": "Longer by",
     "image": "Container image",
     "retries": "Retries",
+    "disks": "Disks",
     "secrets": "Secrets",
     "after": "After other jobs",
     "working_dir": "Working folder",

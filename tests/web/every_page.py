@@ -54,12 +54,16 @@ def make_things(system: WebSystem) -> dict[str, str]:
     for number in range(12):
         system.submit("root", "true", gpus=4, nodes=2, gpu_type="h100", duration=3600, name=f"waits-{number}")
     made("/v1/projects", {"name": "vision"})
+    made("/v1/disks", {"name": "data", "size": "1Gi"})
+    made("/v1/disks", {"name": "old", "size": "1Gi"})
+    root.delete("/v1/disks/old").raise_for_status()
     root.put("/v1/projects/vision/members/alice").raise_for_status()
     window = made("/v1/maintenance", {"node": "rhea", "start": tomorrow(72), "end": tomorrow(80), "reason": "new fans"})
     tokens = root.get("/v1/tokens").raise_for_status().json()["items"]
     return {
         "job_id": runs, "booking_id": booking["id"], "project": "vision", "user": "alice", "name": "alice",
         "scope": "default", "node": "titan", "window": window["id"], "token": tokens[-1]["id"], "over": over,
+        "disk": "data",
     }  # fmt: skip
 
 

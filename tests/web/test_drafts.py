@@ -104,7 +104,9 @@ async def test_what_was_typed_is_there_after_leaving_and_after_a_refusal(people:
     alice = await people("alice")
     page = alice.page
     await fill_job(page, "half-done")
-    await page.get_by_text("Image, folder, CPUs, memory, variables, secrets, other jobs, priority, retries").click()
+    await page.get_by_text(
+        "Image, folder, CPUs, memory, variables, disks, secrets, other jobs, priority, retries"
+    ).click()
     await page.get_by_label("Working folder").fill("/data")
     await page.get_by_label("Variables").fill("WANDB_API_KEY=secret")
     await page.get_by_role("link", name="Queue").click()

@@ -26,6 +26,7 @@ SITE_PAGES = (
     SitePage("/usage", "Usage", "gpu-hours report", "u"),
     SitePage("/simulate", "Simulate the queue", "what if waits more nodes order"),
     SitePage("/account", "Your tokens and notifications", "account sessions email slack settings", "t"),
+    SitePage("/disks", "Your disks", "storage files data folders volumes"),
     SitePage("/shortcuts", "Keyboard shortcuts", "keys help"),
     SitePage("/admin", "Administration", "overview", "a", admin=True),
     SitePage("/admin/users", "Users", "people accounts", admin=True),

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from reservation_core.domain.disks.disk_uses import DiskUse, usual_path
+from reservation_core.domain.disks.disk_uses import written_use as written_disk
 from reservation_core.domain.jobs.asked_dependencies import DependencyWhen, written_dependency
 from reservation_core.domain.request_terms import ArrayTerms, written_array
 from reservation_core.domain.sessions.secret_uses import written_use
@@ -49,6 +51,9 @@ def job_by_cli(body: Mapping[str, Any]) -> str:
         words.append("--requeue")
     for name, value in (workload.get("env") or {}).items():
         words += ["--env", f"{name}={value}"]
+    for disk in body.get("disks") or []:
+        use = DiskUse(disk["name"], disk.get("path") or usual_path(disk["name"]), bool(disk.get("read_only")))
+        words += ["--disk", written_disk(use)]
     for secret in body.get("secrets") or []:
         words += ["--secret", written_use(secret["name"], secret.get("env"), secret.get("path"))]
     for needed in body.get("after") or []:

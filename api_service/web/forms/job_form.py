@@ -8,6 +8,8 @@ from typing import Any
 
 from api_service.web.forms.form import Form
 from reservation_core.contracts.jobs import JobSpec
+from reservation_core.domain.disks import disk_uses
+from reservation_core.domain.disks.disk_uses import DiskUse
 from reservation_core.domain.jobs.asked_dependencies import read_dependency
 from reservation_core.domain.request_terms import (
     ArrayTerms,
@@ -23,8 +25,8 @@ from reservation_core.domain.sessions.secret_uses import read_use, written_use
 from reservation_core.domain.short_durations import seconds_in, written
 
 FIELDS = ("name", "gpus", "gpu_type", "nodes", "duration", "command", "image", "working_dir", "env", "priority",
-          "retries", "requeue", "array", "preemptible", "min_runtime", "signal", "cpus", "memory", "shm", "secrets",
-          "after", "booking", "project")  # fmt: skip
+          "retries", "requeue", "array", "preemptible", "min_runtime", "signal", "cpus", "memory", "shm", "disks",
+          "secrets", "after", "booking", "project")  # fmt: skip
 FIRST = {"gpus": "1", "nodes": "1", "duration": "1h"}
 """The first values of the form."""
 _NOT_FAILED = [RetryCause.NODE_LOST.value, RetryCause.PREEMPTED.value]
@@ -60,6 +62,7 @@ def typed_job(form: Form) -> TypedJob:
     body["workload"] = _workload(form, wrong)
     _preemption(form, body, wrong)
     _resources(form, body, wrong)
+    _disks(form, body, wrong)
     _secrets(form, body, wrong)
     _after(form, body, wrong)
     return TypedJob(body, wrong)
@@ -95,6 +98,7 @@ def fields_of(spec: JobSpec) -> dict[str, str]:
         "image": workload.image,
         "working_dir": workload.working_dir,
         "env": "\n".join(f"{name}={value}" for name, value in workload.env.items()),
+        "disks": "\n".join(disk_uses.written_use(DiskUse(disk.name, disk.path, disk.read_only)) for disk in spec.disks),
         "secrets": "\n".join(written_use(secret.name, secret.env, secret.path) for secret in spec.secrets),
         "priority": spec.priority or None,
         "retries": None if spec.retries is None else spec.retries.max,
@@ -185,6 +189,18 @@ def _resources(form: Form, body: dict[str, Any], wrong: dict[str, str]) -> None:
         wrong["cpus"] = "Write a number of CPUs, such as 8 or 0.5."
     if asked:
         body["resources"] = asked
+
+
+def _disks(form: Form, body: dict[str, Any], wrong: dict[str, str]) -> None:
+    for line in (form.text("disks") or "").split("\n"):
+        if not line.strip():
+            continue
+        use = disk_uses.read_use(line.strip())
+        if use is None:
+            wrong["disks"] = "Write each disk on a line of its own, as NAME or NAME:/path, with :ro to only read."
+        else:
+            reads = {"read_only": True} if use.read_only else {}
+            body.setdefault("disks", []).append({"name": use.name, "path": use.path, **reads})
 
 
 def _secrets(form: Form, body: dict[str, Any], wrong: dict[str, str]) -> None:

@@ -16,8 +16,10 @@ from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.bookings import BookingOut
+from reservation_core.contracts.job_terms.disks import DiskOut
 from reservation_core.contracts.jobs import Job, JobSpec
 from reservation_core.contracts.policy import ProjectOut
+from reservation_core.domain.disks.disk_uses import MOST_DISKS
 from reservation_core.domain.model import BookingStatus, JobStatus, RequestVerdict
 from reservation_core.domain.people.token_budgets import OVER, SPENT
 
@@ -85,6 +87,7 @@ async def _form_page(
     gpus = await visit.services.reads(lambda uow: uow.inventory.gpu_counts())
     projects = await visit.rest.all(Page[ProjectOut], "/v1/projects")
     bookings = await visit.rest.all(Page[BookingOut], "/v1/bookings", {"mine": True}, at_most=100)
+    disks = await visit.rest.all(Page[DiskOut], "/v1/disks", at_most=MOST_DISKS)
     recent = await visit.rest.get(Page[Job], "/v1/jobs", {"limit": _RECENT, "user": visit.principal.user})
     return visit.page(
         "submit.html",
@@ -95,6 +98,7 @@ async def _form_page(
         gpu_types=sorted({gpu_type for gpu_type, _, _ in gpus}),
         projects=[project.name for project in projects],
         bookings=[booking for booking in bookings if booking.status in _USABLE],
+        disks=[disk.name for disk in disks],
         templates=_distinct(recent.items),
         replaced=replaced,
         **await _verdict(visit, typed, None if replaced is None else replaced.id),

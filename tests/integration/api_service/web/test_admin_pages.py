@@ -69,6 +69,8 @@ async def test_what_is_wrong_is_said_where_it_was_typed(browsing: SignedIn) -> N
         ("/admin/tokens", {"user": "alice", "expires_in": "soon"}, "Expires in: must be a time such as 90m, 4h or 7d"),
         ("/admin/tokens", {"user": "alice", "gpu_hours": "0"}, "GPU-hours: must be greater than 0"),
         ("/submit", {"gpus": "1", "duration": "1h", "env": "MY_VAR=" + "x" * 40_000}, "Variables: "),
+        ("/submit", {"gpus": "1", "duration": "1h", "disks": "no-disk"}, "You have no disk no-disk."),
+        ("/submit", {"gpus": "1", "duration": "1h", "disks": "data:/proc"}, "data"),
         ("/submit", {"gpus": "1", "duration": "1h", "secrets": "HF_TOKEN=1X"}, "Secrets: "),
         ("/submit", {"gpus": "1", "duration": "1h", "working_dir": "here"}, "Working folder: "),
         ("/submit", {"gpus": "1", "duration": "1h", "after": "ok:x"}, "After other jobs: "),

@@ -55,7 +55,7 @@ def test_cpus_and_memory_are_typed_and_filled_in_again() -> None:
     assert "--cpus 2.5 --memory 64Gi --shm 500M" in by_cli
     spec = JobSpec.model_construct(
         name=None, gpus=1, gpu_type=None, nodes=1, duration=timedelta(hours=1), priority=0, project=None, retries=None,
-        workload=WorkloadSpec(image=None, command=[], env={}, working_dir=None), secrets=[],
+        workload=WorkloadSpec(image=None, command=[], env={}, working_dir=None), secrets=[], disks=[],
         resources=ResourcesOut(cpus=2.5, memory=64 * 2**30, shm=500_000_000),
     )  # fmt: skip
     filled = fields_of(spec)
@@ -67,6 +67,32 @@ def test_every_field_that_cannot_be_read_is_named() -> None:
     assert set(found.wrong) == {"gpus", "duration", "env", "nodes"}
     assert set(typed().wrong) == {"gpus", "duration"}
     assert set(typed(gpus="1", duration="0m", env="A=1\nA=2").wrong) == {"duration", "env"}
+
+
+def test_disks_are_one_a_line_and_come_back_as_they_were() -> None:
+    found = typed(gpus="1", duration="1h", disks="data\n\n home:ro \nsets:/in:ro\n")
+    uses = [
+        {"name": "data", "path": "/disks/data"},
+        {"name": "home", "path": "/home/dev", "read_only": True},
+        {"name": "sets", "path": "/in", "read_only": True},
+    ]
+    assert (found.wrong, found.body["disks"]) == ({}, uses)
+    for text in ("two words", "data:in", "data:rw", "Data", "a:/b:/c"):
+        assert set(typed(gpus="1", duration="1h", disks=text).wrong) == {"disks"}, text
+    assert "--disk data --disk home:ro --disk sets:/in:ro" in job_by_cli(found.body)
+    spec = {
+        "name": None,
+        "gpus": 1,
+        "gpu_type": None,
+        "nodes": 1,
+        "duration": "PT1H",
+        "priority": 0,
+        "booking_id": None,
+    }
+    workload = {"image": None, "command": [], "env": {}, "working_dir": None}
+    kept = [{"read_only": False, **use} for use in uses]
+    again = fields_of(JobSpec.model_validate({**spec, "project": None, "workload": workload, "disks": kept}))
+    assert again["disks"] == "data\nhome:ro\nsets:/in:ro"
 
 
 def test_secrets_are_one_a_line_and_come_back_as_they_were() -> None:

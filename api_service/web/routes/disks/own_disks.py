@@ -1,0 +1,180 @@
+"""The visitor's disks: listed, created, changed, deleted and restored."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from starlette.responses import Response
+
+from api_service.web.confirmation import ask
+from api_service.web.rest_calls import RestProblemError
+from api_service.web.routing import WebRoute
+from api_service.web.visit import Visit
+from reservation_core.contracts.base import Page
+from reservation_core.contracts.job_terms.disks import DiskOut
+from reservation_core.domain.disks.disk_life import DiskState
+from reservation_core.domain.disks.disk_uses import is_disk_name
+from reservation_core.domain.request_terms import size_words, written_bytes
+from reservation_core.domain.time_words import rfc3339
+
+_REFUSALS = (400, 403, 404, 409, 413, 422)
+_MOST_SHOWN = 1000
+_FIRST = {"name": "", "size": "100Gi"}
+_UNSETTLED = {DiskState.CREATING, DiskState.RESIZING, DiskState.REMOVING}
+
+
+async def disks_page(visit: Visit) -> Response:
+    """List the visitor's disks, and the deleted ones that are still kept."""
+    return await _list_page(visit, _FIRST)
+
+
+async def create_disk(visit: Visit) -> Response:
+    """Create a disk. A refusal is shown beside the input."""
+    typed = {name: visit.form.get(name) or "" for name in _FIRST}
+    try:
+        _check_name(typed["name"])
+        disk = await visit.rest.post(DiskOut, "/v1/disks", typed)
+    except RestProblemError as problem:
+        return await _list_page(visit, typed, _refusal(problem))
+    return visit.go("/disks", f"The disk {disk.name} is created. Name it in a job's form to use it.")
+
+
+async def disk_page(visit: Visit) -> Response:
+    """Show a disk, and a form that changes its name and size."""
+    disk = await _disk(visit)
+    return _page_of(visit, disk, _fields_of(disk))
+
+
+async def change_disk(visit: Visit) -> Response:
+    """Rename or resize a disk. A refusal is shown beside the input."""
+    disk = await _disk(visit)
+    before = _fields_of(disk)
+    typed = {name: visit.form.get(name) or "" for name in before}
+    try:
+        _check_name(typed["name"])
+        changed = {name: value for name, value in typed.items() if value != before[name]}
+        if not changed:
+            raise RestProblemError.because(422, "Nothing has changed. Type another name or a larger size.")
+        after = await visit.rest.call(DiskOut, "PATCH", f"/v1/disks/{disk.name}", body=changed)
+    except RestProblemError as problem:
+        return _page_of(visit, disk, typed, _refusal(problem))
+    named = disk.name if after.body.name == disk.name else f"{disk.name}, now {after.body.name},"
+    return visit.go(f"/disks/{after.body.name}", f"The disk {named} has {size_words(after.body.size)}.")
+
+
+async def confirm_delete(visit: Visit) -> Response:
+    """Explain what deleting a disk would take away, and until when it can be restored."""
+    disk = await _disk(visit)
+    if disk.jobs:
+        job = disk.jobs[0].job
+        raise RestProblemError.because(
+            409, f"The job {job} has the disk {disk.name}. Wait until it has ended, or cancel it first."
+        )
+    return ask(visit, f"Delete the disk {disk.name}?", _losses(visit, disk), words="Delete it", back="/disks")
+
+
+async def delete_disk(visit: Visit) -> Response:
+    """Delete a disk."""
+    disk = await visit.rest.call(DiskOut, "DELETE", f"/v1/disks/{_name(visit)}")
+    return visit.go("/disks", f"The disk {disk.body.name} is deleted.")
+
+
+async def restore_disk(visit: Visit) -> Response:
+    """Restore a deleted disk."""
+    try:
+        disk = await visit.rest.post(DiskOut, f"/v1/disks/{_name(visit)}/restore")
+    except RestProblemError as problem:
+        return await _list_page(visit, _FIRST, _refusal(problem))
+    return visit.go("/disks", f"The disk {disk.name} is restored, with what was on it.")
+
+
+def restorable(deleted: Sequence[DiskOut]) -> list[DiskOut]:
+    """Of each name the disk that was deleted last, unless it is being removed: restoring a name means that one."""
+    last: dict[str, DiskOut] = {}
+    for disk in sorted(deleted, key=lambda disk: disk.deleted_at or disk.created_at):
+        last[disk.name] = disk
+    return [disk for disk in last.values() if disk.state is DiskState.DELETED]
+
+
+def _losses(visit: Visit, disk: DiskOut) -> list[str]:
+    """What goes with a disk, in sentences."""
+    if disk.state is DiskState.CREATING:
+        return ["It is not made yet: nothing is on it."]
+    kept = visit.services.settings.disks.kept
+    files = "The files on it" + (f" ({size_words(disk.used)})" if disk.used else "")
+    if not kept:
+        return [f"{files} are removed at once, and can't be restored."]
+    return [
+        "No job can use it any more.",
+        f"{files} can be restored until {rfc3339(visit.now + kept)}, and are removed then for ever.",
+    ]
+
+
+async def _list_page(visit: Visit, typed: Mapping[str, str], problem: RestProblemError | None = None) -> Response:
+    disks = await visit.rest.all(Page[DiskOut], "/v1/disks", at_most=_MOST_SHOWN)
+    deleted = await visit.rest.all(Page[DiskOut], "/v1/disks", {"deleted": True}, at_most=_MOST_SHOWN)
+    return visit.page(
+        "disks/disks.html",
+        title="Your disks",
+        status=200 if problem is None else problem.status,
+        disks=disks,
+        deleted=deleted,
+        restorable=restorable(deleted),
+        unsettled=any(disk.state in _UNSETTLED for disk in (*disks, *deleted)),
+        bounds=visit.services.settings.disks.bounds,
+        fields=typed,
+        problem=problem,
+    )
+
+
+def _page_of(
+    visit: Visit, disk: DiskOut, fields: Mapping[str, str], problem: RestProblemError | None = None
+) -> Response:
+    return visit.page(
+        "disks/disk.html",
+        title=disk.name,
+        status=200 if problem is None else problem.status,
+        disk=disk,
+        unsettled=disk.state in _UNSETTLED,
+        fields=fields,
+        problem=problem,
+    )
+
+
+def _refusal(problem: RestProblemError) -> RestProblemError:
+    """A refusal that a form shows beside its input; others are raised."""
+    if problem.status not in _REFUSALS:
+        raise problem
+    return problem
+
+
+def _fields_of(disk: DiskOut) -> dict[str, Any]:
+    return {"name": disk.name, "size": written_bytes(disk.size)}
+
+
+def _name(visit: Visit) -> str:
+    name = visit.path("disk")
+    if not is_disk_name(name):
+        raise RestProblemError.because(404, "You have no disk of this name. Look for it in the list.")
+    return name
+
+
+async def _disk(visit: Visit) -> DiskOut:
+    return await visit.rest.get(DiskOut, f"/v1/disks/{_name(visit)}")
+
+
+def _check_name(name: str) -> None:
+    if not is_disk_name(name):
+        raise RestProblemError.because(
+            422, "A disk's name has 1 to 63 lower-case letters, digits and `-`, and does not begin or end with `-`."
+        )
+
+
+ROUTES = (
+    WebRoute("GET", "/disks", disks_page),
+    WebRoute("POST", "/disks", create_disk),
+    WebRoute("GET", "/disks/{disk}", disk_page),
+    WebRoute("POST", "/disks/{disk}", change_disk),
+    WebRoute("GET", "/disks/{disk}/delete", confirm_delete),
+    WebRoute("POST", "/disks/{disk}/delete", delete_disk),
+    WebRoute("POST", "/disks/{disk}/restore", restore_disk),
+)

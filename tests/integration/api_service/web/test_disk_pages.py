@@ -1,0 +1,158 @@
+"""One's own disks on pages."""
+
+import httpx
+import pytest
+
+from api_service.web.finding.site_pages import pages_named
+from reservation_core.runtime.wiring import Runtime
+from tests.integration.api_service.callers import submitted
+from tests.integration.api_service.web.browsing import words
+from tests.integration.api_service.web.conftest import SignedIn
+from tests.integration.api_service.web.test_sent_twice import clicked_twice, keyed
+
+DISKS = "/v1/disks"
+
+
+async def created(client: httpx.AsyncClient, name: str = "data", size: str = "1Gi") -> None:
+    (await client.post(DISKS, json={"name": name, "size": size})).raise_for_status()
+
+
+async def test_a_disk_is_created_changed_deleted_after_a_question_and_restored(
+    browsing: SignedIn, alice: httpx.AsyncClient, bob: httpx.AsyncClient
+) -> None:
+    browser = await browsing("alice")
+    await created(bob, "bobs")
+    assert "You have no disks." in words(await browser.get("/disks"))
+    done = await browser.send("/disks", name="data", size="10Gi", key="k1")
+    assert done.headers["location"] == "/disks"
+    page = words(await browser.get("/disks"))
+    assert "The disk data is created." in page
+    assert "data creating 10 GiB" in page
+    assert "bobs" not in page
+    done = await browser.send("/disks/data", name="sets", size="20Gi")
+    assert done.headers["location"] == "/disks/sets"
+    assert "The disk data, now sets, has 20 GiB." in words(await browser.get("/disks/sets"))
+    asked = words(await browser.get("/disks/sets/delete"))
+    assert "Delete the disk sets?" in asked
+    await browser.send("/disks/sets/delete")
+    page = words(await browser.get("/disks"))
+    assert "The disk sets is deleted." in page
+    assert "sets deleted 20 GiB" in page
+    await browser.send("/disks/sets/restore", key="k2")
+    assert "The disk sets is restored" in words(await browser.get("/disks"))
+    [disk] = (await alice.get(DISKS)).json()["items"]
+    assert (disk["name"], disk["size"], disk["deleted_at"]) == ("sets", 20 * 2**30, None)
+
+
+async def test_the_question_names_what_is_lost(browsing: SignedIn, alice: httpx.AsyncClient, runtime: Runtime) -> None:
+    browser = await browsing("alice")
+    await created(alice)
+    assert "nothing is on it" in words(await browser.get("/disks/data/delete"))
+    async with runtime.uow() as uow:
+        user = await uow.identities.user("alice")
+        assert user is not None
+        record = await uow.disks.named(user.id, "data")
+        assert record is not None
+        await uow.disks.note_made(record.id, record.size_bytes)
+        await uow.disks.note_use(record.id, 5 * 2**20, runtime.clock.now())
+    asked = words(await browser.get("/disks/data/delete"))
+    assert "No job can use it any more. The files on it (5 MiB) can be restored until" in asked
+    assert "removed then for ever" in asked
+    assert "data ready 1 GiB 5 MiB" in words(await browser.get("/disks"))
+
+
+async def test_a_disk_that_a_job_has_names_the_job_and_is_kept(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
+    browser = await browsing("alice")
+    await created(alice)
+    job = (await submitted(alice, disks=[{"name": "data"}]))["id"]
+    for page in ("/disks", "/disks/data"):
+        shown = await browser.get(page)
+        assert f'href="/jobs/{job}"' in shown
+        assert "/disks/data/delete" not in shown
+    assert f"The job {job} has the disk data." in words(await browser.get("/disks/data/delete", status=409))
+    refused = await browser.send("/disks/data/delete")
+    assert (refused.status_code, job in words(refused.text)) == (409, True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "said"),
+    [
+        ({"name": "Data", "size": "1Gi"}, 422, "lower-case letters"),
+        ({"name": "more", "size": "much"}, 422, "Size: "),
+        ({"name": "more", "size": ""}, 422, "Size: "),
+        ({"name": "data", "size": "1Gi"}, 409, "You have a disk data already."),
+        ({"name": "more", "size": "2000Gi"}, 422, "at most 1 TiB"),
+    ],
+)
+async def test_a_refusal_is_shown_with_what_was_typed(
+    browsing: SignedIn, alice: httpx.AsyncClient, fields: dict[str, str], status: int, said: str
+) -> None:
+    browser = await browsing("alice")
+    await created(alice)
+    refused = await browser.send("/disks", key="k", **fields)
+    assert (refused.status_code, said in words(refused.text)) == (status, True), words(refused.text)
+    assert f'name="name" value="{fields["name"]}"' in refused.text
+    assert len((await alice.get(DISKS)).json()["items"]) == 1
+
+
+async def test_changes_that_cannot_be_are_refused(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
+    browser = await browsing("alice")
+    await created(alice)
+    await created(alice, "other")
+    for fields, status, said in (
+        ({"name": "data", "size": "1Gi"}, 422, "Nothing has changed."),
+        ({"name": "other", "size": "1Gi"}, 409, "You have a disk other already."),
+        ({"name": "data", "size": "1Mi"}, 422, "can't be made smaller"),
+        ({"name": "-", "size": "1Gi"}, 422, "lower-case letters"),
+    ):
+        refused = await browser.send("/disks/data", **fields)
+        assert (refused.status_code, said in words(refused.text)) == (status, True), words(refused.text)
+        assert f'value="{fields["size"]}"' in refused.text
+    for address in ("/disks/nope", "/disks/nope/delete", "/disks/Not-A-Name"):
+        assert "You have no disk" in words(await browser.get(address, status=404))
+
+
+async def test_of_two_deleted_disks_of_a_name_the_last_one_is_restored(
+    browsing: SignedIn, alice: httpx.AsyncClient
+) -> None:
+    browser = await browsing("alice")
+    for size in ("1Gi", "2Gi"):
+        await created(alice, size=size)
+        (await alice.delete(f"{DISKS}/data")).raise_for_status()
+    page = await browser.get("/disks")
+    assert page.count('action="/disks/data/restore"') == 1
+    assert "Restore and rename the other data first." in words(page)
+    await browser.send("/disks/data/restore", key="k")
+    [disk] = (await alice.get(DISKS)).json()["items"]
+    assert disk["size"] == 2 * 2**30
+    refused = await browser.send("/disks/data/restore", key="k2")
+    assert (refused.status_code, "You have another disk data now." in words(refused.text)) == (409, True)
+
+
+async def test_a_disk_is_created_once_by_two_clicks(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
+    browser = await browsing("alice")
+    form = await keyed(browser, "/disks")
+    answers = await clicked_twice(browser, "/disks", {**form, "name": "data", "size": "1Gi"})
+    assert {answer.status_code for answer in answers} == {303}
+    assert len((await alice.get(DISKS)).json()["items"]) == 1
+
+
+async def test_a_job_gets_disks_by_its_form(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
+    browser = await browsing("alice")
+    assert "You have none yet" in words(await browser.get("/submit"))
+    await created(alice)
+    page = await browser.get("/submit?disks=data")
+    assert "Yours: data" in words(page)
+    assert 'placeholder="data">data</textarea>' in page
+    fields = {"gpus": "1", "nodes": "1", "duration": "1h", "command": "true", "disks": "data:/in:ro"}
+    assert "--disk data:/in:ro" in words((await browser.send("/submit/check", **fields)).text)
+    done = await browser.send("/submit", key="k", **fields)
+    job = done.headers["location"].removeprefix("/jobs/")
+    spec = (await alice.get(f"/v1/jobs/{job}/spec")).json()
+    assert spec["disks"] == [{"name": "data", "path": "/in", "read_only": True}]
+    assert "data:/in:ro</textarea>" in await browser.get(f"/submit?again={job}")
+
+
+def test_the_palette_finds_the_page() -> None:
+    assert [page.address for page in pages_named("disk", admin=False)] == ["/disks"]
+    assert pages_named("storage", admin=False)[0].address == "/disks"
