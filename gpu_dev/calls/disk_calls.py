@@ -11,32 +11,34 @@ _PATH = "/v1/disks"
 
 
 class DiskCalls(Calls):
-    """Your disks."""
+    """Your disks, and for administrators those of `user`."""
 
-    def disks(self, *, deleted: bool = False) -> Iterator[DiskOut]:
+    def disks(self, *, deleted: bool = False, user: str | None = None) -> Iterator[DiskOut]:
         """Disks by name, or deleted ones that can still be restored."""
-        return self._items(Page[DiskOut], _PATH, {"deleted": "true"} if deleted else {})
+        query = {"deleted": "true"} if deleted else {}
+        return self._items(Page[DiskOut], _PATH, query if user is None else {**query, "user": user})
 
-    def disk(self, name: str) -> DiskOut:
+    def disk(self, name: str, user: str | None = None) -> DiskOut:
         """One disk."""
-        return self._get(DiskOut, _address(name))
+        return self._get(DiskOut, _address(name, user))
 
     def create(self, request: DiskCreate) -> DiskOut:
         """Create a disk."""
         return self._post(DiskOut, _PATH, request)
 
-    def change(self, name: str, request: DiskChange) -> DiskOut:
-        """Rename or resize a disk."""
-        return self._change("PATCH", DiskOut, _address(name), request)
+    def change(self, name: str, request: DiskChange, user: str | None = None) -> DiskOut:
+        """Rename, resize or hand over a disk."""
+        return self._change("PATCH", DiskOut, _address(name, user), request)
 
-    def delete(self, name: str) -> DiskOut:
+    def delete(self, name: str, user: str | None = None) -> DiskOut:
         """Delete a disk, which is kept for a while."""
-        return self._change("DELETE", DiskOut, _address(name))
+        return self._change("DELETE", DiskOut, _address(name, user))
 
-    def restore(self, name: str) -> DiskOut:
+    def restore(self, name: str, user: str | None = None) -> DiskOut:
         """Restore the disk of this name that was deleted last."""
-        return self._post(DiskOut, f"{_address(name)}/restore")
+        return self._post(DiskOut, _address(name, user, "/restore"))
 
 
-def _address(name: str) -> str:
-    return f"{_PATH}/{quote(name, safe='')}"
+def _address(name: str, user: str | None, deed: str = "") -> str:
+    of_user = "" if user is None else f"?user={quote(user, safe='')}"
+    return f"{_PATH}/{quote(name, safe='')}{deed}{of_user}"

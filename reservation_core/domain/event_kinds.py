@@ -135,6 +135,7 @@ class PeopleEventKind(StrEnum):
     SECRET_DELETED = "secret_deleted"  # noqa: S105 - no secret
     DISK_CREATED = "disk_created"
     DISK_CHANGED = "disk_changed"
+    DISK_HANDED_OVER = "disk_handed_over"
     DISK_DELETED = "disk_deleted"
     DISK_RESTORED = "disk_restored"
     DISK_REMOVED = "disk_removed"

@@ -13,17 +13,21 @@ from api_service.requests.pagination import PageQuery, decode, encode
 from api_service.requests.workloads import refuse_disks
 from api_service.services import Caller, Served, Services
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
-from reservation_core.contracts.base import Page
+from reservation_core.contracts.base import Page, UserName
 from reservation_core.contracts.job_terms.disks import DiskChange, DiskCreate, DiskOut, DiskUseOut
 from reservation_core.domain.disks.disk_life import kept_until
 from reservation_core.ports.disks.disks import DiskRecord
 from reservation_core.usecases.disks import disks
+from reservation_core.usecases.disks.disk_owners import find_owner
 from reservation_core.usecases.repeat_lost_transactions import repeat_lost
 
 router = APIRouter(prefix="/v1/disks", tags=["disks"])
 
 Name = Annotated[
     str, Path(pattern="^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", description="A disk's name.", examples=["data"])
+]
+OfUser = Annotated[
+    UserName | None, Query(description="This user's disk (administrators); default: your own.", examples=["alice"])
 ]
 _LIST = "disks"
 
@@ -32,6 +36,7 @@ class DisksQuery(PageQuery):
     """Which disks to list."""
 
     deleted: Annotated[bool, Field(description="Deleted disks that can still be restored instead.")] = False
+    user: Annotated[UserName | None, Field(description="This user's disks (administrators).")] = None
 
 
 @router.post(
@@ -55,13 +60,14 @@ async def create_disk(request: Request, services: Served, caller: Caller) -> Res
     return await once(request, caller, body.model_dump_json().encode(), runtime.uow, act)
 
 
-@router.get("", response_model=Page[DiskOut], summary="List disks", responses=problems(400))
+@router.get("", response_model=Page[DiskOut], summary="List disks", responses=problems(400, 403, 404))
 async def list_disks(services: Served, caller: Caller, query: Annotated[DisksQuery, Query()]) -> Response:
-    """Your disks by name."""
+    """Your disks by name. Administrators name a user to list the user's, also of a disabled one."""
     key = decode(_LIST, query.cursor, (str, str))
     async with services.runtime.uow() as uow:
+        owner = await find_owner(uow, caller, query.user)
         found = await uow.disks.page(
-            caller.user_id,
+            owner.user_id,
             deleted=query.deleted,
             after=("", "") if key is None else (str(key[0]), str(key[1])),
             limit=query.limit + 1,
@@ -74,30 +80,34 @@ async def list_disks(services: Served, caller: Caller, query: Annotated[DisksQue
     return Response(page.model_dump_json(), media_type="application/json")
 
 
-@router.get("/{disk}", response_model=DiskOut, summary="Look at a disk", responses=problems(404))
-async def get_disk(services: Served, caller: Caller, disk: Name) -> Response:
+@router.get("/{disk}", response_model=DiskOut, summary="Look at a disk", responses=problems(403, 404))
+async def get_disk(services: Served, caller: Caller, disk: Name, user: OfUser = None) -> Response:
     """One disk, with the jobs that have it."""
     async with services.runtime.uow() as uow:
-        record = await uow.disks.named(caller.user_id, disk)
+        owner = await find_owner(uow, caller, user)
+        record = await uow.disks.named(owner.user_id, disk)
     if record is None:
-        raise disks.no_such_disk(disk)
+        raise owner.no_disk(disk)
     return _answer(services, record, 200).response()
 
 
 @router.patch(
     "/{disk}",
     response_model=DiskOut,
-    summary="Rename or resize a disk",
-    responses=answers(200, "The disk. Its new size is there within seconds.") | problems(400, 404, 409, 413, 415),
+    summary="Rename, resize or hand over a disk",
+    responses=answers(200, "The disk. Its new size is there within seconds.") | problems(400, 403, 404, 409, 413, 415),
     openapi_extra=reads(DiskChange),
 )
-async def change_disk(request: Request, services: Served, caller: Caller, disk: Name) -> Response:
-    """Give a disk another name or a larger size. Jobs that have it go on."""
+async def change_disk(request: Request, services: Served, caller: Caller, disk: Name, user: OfUser = None) -> Response:
+    """Give a disk another name or a larger size. Jobs that have it go on.
+
+    Administrators hand a disk that no job has over to another user."""
     body = await bodies.read(request, DiskChange, limit=services.settings.max_body_bytes)
     bounds, now = services.settings.disks.bounds, services.runtime.clock.now()
 
     async def act(uow: UnitOfWork) -> Answer:
-        return _answer(services, await disks.change_disk(uow, caller, disk, body.name, body.size, bounds, now), 200)
+        changes = disks.DiskChanges(body.name, body.size, body.owner)
+        return _answer(services, await disks.change_disk(uow, caller, disk, changes, bounds, now, user=user), 200)
 
     return await once(request, caller, body.model_dump_json().encode(), services.runtime.uow, act)
 
@@ -106,14 +116,14 @@ async def change_disk(request: Request, services: Served, caller: Caller, disk: 
     "/{disk}",
     response_model=DiskOut,
     summary="Delete a disk",
-    responses=answers(200, "The disk, which is kept for a while.") | problems(404, 409),
+    responses=answers(200, "The disk, which is kept for a while.") | problems(403, 404, 409),
 )
-async def delete_disk(services: Served, caller: Caller, disk: Name) -> Response:
+async def delete_disk(services: Served, caller: Caller, disk: Name, user: OfUser = None) -> Response:
     """Delete a disk that no job has. Its files are kept until `kept_until`, and then removed."""
 
     async def act() -> DiskRecord:
         async with services.runtime.uow() as uow:
-            return await disks.delete_disk(uow, caller, disk, services.runtime.clock.now())
+            return await disks.delete_disk(uow, caller, disk, services.runtime.clock.now(), user=user)
 
     return _answer(services, await repeat_lost(act), 200).response()
 
@@ -122,15 +132,15 @@ async def delete_disk(services: Served, caller: Caller, disk: Name) -> Response:
     "/{disk}/restore",
     response_model=DiskOut,
     summary="Restore a disk",
-    responses=answers(200, "The disk, with what was on it.") | problems(400, 404, 409),
+    responses=answers(200, "The disk, with what was on it.") | problems(400, 403, 404, 409),
     openapi_extra=reads(None),
 )
-async def restore_disk(request: Request, services: Served, caller: Caller, disk: Name) -> Response:
-    """Restore the disk of this name that you deleted last."""
+async def restore_disk(request: Request, services: Served, caller: Caller, disk: Name, user: OfUser = None) -> Response:
+    """Restore the disk of this name that was deleted last."""
     now = services.runtime.clock.now()
 
     async def act(uow: UnitOfWork) -> Answer:
-        return _answer(services, await disks.restore_disk(uow, caller, disk, now), 200)
+        return _answer(services, await disks.restore_disk(uow, caller, disk, now, user=user), 200)
 
     return await once(request, caller, b"", services.runtime.uow, act)
 

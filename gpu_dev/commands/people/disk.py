@@ -1,4 +1,4 @@
-"""`disk create|list|show|resize|rename|delete|restore`."""
+"""`disk create|list|show|resize|rename|delete|restore|give`."""
 
 from itertools import islice
 from typing import Annotated
@@ -49,6 +49,7 @@ DiskName = Annotated[
     str,
     typer.Argument(metavar="NAME", help="Its name: lower-case letters, digits and `-`."),
 ]
+OfUser = Annotated[str | None, typer.Option("--user", metavar="USER", help="Of this user (administrators).")]
 Size = Annotated[str, typer.Option("--size", metavar="SIZE", help="How much fits on it, such as 100Gi.")]
 
 
@@ -68,18 +69,19 @@ def list_disks(
     deleted: Annotated[
         bool, typer.Option("--deleted", help="Deleted disks that can still be restored instead.")
     ] = False,
+    user: OfUser = None,
     output: Output = Format.TABLE,
 ) -> None:
     """List your disks, with the jobs that have them."""
     with client_for(ctx) as client:
-        put(show_list(list(islice(client.disks.disks(deleted=deleted), _MOST)), _DISK, output))
+        put(show_list(list(islice(client.disks.disks(deleted=deleted, user=user), _MOST)), _DISK, output))
 
 
 @app.command()
-def show(ctx: typer.Context, name: DiskName, output: Output = Format.TABLE) -> None:
+def show(ctx: typer.Context, name: DiskName, user: OfUser = None, output: Output = Format.TABLE) -> None:
     """Show a disk: how full it is, and which jobs have it."""
     with client_for(ctx) as client:
-        put(show_one(client.disks.disk(_checked(name)), _DETAILS, output))
+        put(show_one(client.disks.disk(_checked(name), user), _DETAILS, output))
 
 
 @app.command()
@@ -87,41 +89,67 @@ def resize(
     ctx: typer.Context,
     name: DiskName,
     size: Annotated[str, typer.Argument(metavar="SIZE", help="Its new size, such as 200Gi; never less than it has.")],
+    user: OfUser = None,
 ) -> None:
     """Make a disk larger. Jobs that have it go on."""
     request = make_request(DiskChange, {"size": size}, size="SIZE")
     with client_for(ctx) as client:
-        disk = client.disks.change(_checked(name), request)
+        disk = client.disks.change(_checked(name), request, user)
     put(f"{disk.name} has {size_words(disk.size)}\n")
 
 
 @app.command()
 def rename(
-    ctx: typer.Context, name: DiskName, new: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")]
+    ctx: typer.Context,
+    name: DiskName,
+    new: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")],
+    user: OfUser = None,
 ) -> None:
     """Rename a disk. Jobs that have it go on, and keep its path."""
     request = make_request(DiskChange, {"name": _checked(new)})
     with client_for(ctx) as client:
-        disk = client.disks.change(_checked(name), request)
+        disk = client.disks.change(_checked(name), request, user)
     put(f"{name} is now {disk.name}\n")
 
 
 @app.command()
 def delete(
-    ctx: typer.Context, names: Annotated[list[str], typer.Argument(metavar="NAME", help="Names of your disks.")]
+    ctx: typer.Context,
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="Names of disks.")],
+    user: OfUser = None,
 ) -> None:
     """Delete disks that no job has. They can be restored for a while, by default 30 days."""
     with client_for(ctx) as client:
         for name in names:
-            disk = client.disks.delete(_checked(name))
-            put(f"{disk.name} is deleted. Until {local_time(disk.kept_until)}: gpu-dev disk restore {disk.name}\n")
+            disk = client.disks.delete(_checked(name), user)
+            again = f"gpu-dev disk restore {disk.name}{_of(user)}"
+            put(f"{disk.name} is deleted. Until {local_time(disk.kept_until)}: {again}\n")
 
 
 @app.command()
-def restore(ctx: typer.Context, name: DiskName) -> None:
-    """Restore the disk of this name that you deleted last, with what was on it."""
+def restore(ctx: typer.Context, name: DiskName, user: OfUser = None) -> None:
+    """Restore the disk of this name that was deleted last, with what was on it."""
     with client_for(ctx) as client:
-        put(f"{client.disks.restore(_checked(name)).name} is restored\n")
+        put(f"{client.disks.restore(_checked(name), user).name} is restored\n")
+
+
+@app.command()
+def give(
+    ctx: typer.Context,
+    name: DiskName,
+    to: Annotated[str, typer.Option("--to", metavar="USER", help="The user who gets it.")],
+    rename_to: Annotated[str | None, typer.Option("--as", metavar="NEW", help="Its name from then on.")] = None,
+    user: OfUser = None,
+) -> None:
+    """Give a disk that no job has to another user, also one of a disabled user (administrators)."""
+    fields = {"owner": to} if rename_to is None else {"owner": to, "name": _checked(rename_to)}
+    with client_for(ctx) as client:
+        disk = client.disks.change(_checked(name), make_request(DiskChange, fields, owner="--to"), user)
+    put(f"{name} is now the disk {disk.name} of {to}\n")
+
+
+def _of(user: str | None) -> str:
+    return "" if user is None else f" --user {user}"
 
 
 def _checked(name: str) -> str:

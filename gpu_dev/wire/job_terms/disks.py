@@ -28,6 +28,7 @@ class DiskCreate(Struct, kw_only=True):
 class DiskChange(Struct, kw_only=True):
     name: UnsetType | str | None = UNSET
     size: UnsetType | int | None = UNSET
+    owner: UnsetType | str | None = UNSET
 
 
 class DiskUseOut(Struct, kw_only=True):

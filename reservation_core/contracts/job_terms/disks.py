@@ -5,7 +5,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from reservation_core.contracts.base import Bytes, Time, Wire, with_example
+from reservation_core.contracts.base import Bytes, Time, UserName, Wire, with_example
 from reservation_core.domain.disks.disk_life import DiskState
 from reservation_core.domain.disks.disk_uses import MOST_IN_JOB, DiskUse, usual_path
 
@@ -59,11 +59,15 @@ class DiskChange(Wire):
 
     name: DiskName | None = None
     size: Annotated[Bytes, Field(description="Bytes, or text such as `200Gi`; never less than it has.")] | None = None
+    owner: (
+        Annotated[UserName, Field(description="The user who gets the disk. Administrators alone hand disks over.")]
+        | None
+    ) = None
 
     @model_validator(mode="after")
     def _check_change(self) -> Self:
-        if self.name is None and self.size is None:
-            raise ValueError("name `name` or `size`: nothing would change")
+        if self.name is None and self.size is None and self.owner is None:
+            raise ValueError("name `name`, `size` or `owner`: nothing would change")
         return self
 
 

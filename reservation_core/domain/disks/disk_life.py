@@ -26,9 +26,10 @@ class DiskStep(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DiskBounds:
-    """The most bytes of one user's disks together. Deleted ones count while they are kept."""
+    """The most bytes of one user's disks together, and of all users'. Deleted disks count while they are kept."""
 
     user_bytes: int
+    all_bytes: int
 
 
 def state_of(size_bytes: int, made_bytes: int | None, deleted_at: datetime | None, *, is_removing: bool) -> DiskState:

@@ -28,11 +28,12 @@ class DiskSettings(Section):
     """The bounds of users' disks."""
 
     user_bytes: _Bytes = 2**40  # all disks of a user, deleted ones that are still kept counted
+    all_bytes: Annotated[int, Field(ge=0, le=2**60)] = 2**50  # all disks of all users, counted in the same way
     kept_days: Annotated[int, Field(ge=0, le=3650)] = 30  # how long a deleted disk can be restored
 
     @property
     def bounds(self) -> DiskBounds:
-        return DiskBounds(self.user_bytes)
+        return DiskBounds(self.user_bytes, self.all_bytes)
 
     @property
     def kept(self) -> timedelta:

@@ -1,12 +1,12 @@
-"""Disks of a user: made, changed, deleted, restored, and given to jobs."""
+"""Disks of a user: made, changed, handed over, deleted, restored, and given to jobs."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.disks.disk_life import DiskBounds, DiskState
-from reservation_core.domain.disks.disk_uses import MOST_DISKS, DiskUse
+from reservation_core.domain.disks.disk_uses import DiskUse
 from reservation_core.domain.errors import (
     DiskInUseError,
     LimitExceededError,
@@ -20,17 +20,29 @@ from reservation_core.ports.disks.disks import DiskRecord
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.wakeups import Channel
+from reservation_core.usecases.disks.disk_owners import DiskOwner, find_heir, find_owner, require_room
+
+
+@dataclass(frozen=True, slots=True)
+class DiskChanges:
+    """What changes of a disk; None stays. `owner`: the name of the user who gets it."""
+
+    name: str | None = None
+    size_bytes: int | None = None
+    owner: str | None = None
 
 
 async def create_disk(
     uow: UnitOfWork, principal: Principal, name: str, size_bytes: int, bounds: DiskBounds, ids: IdSource, now: datetime
 ) -> DiskRecord:
     """Store a disk of the caller, which the leader makes. Raises LimitExceededError and NameTakenError."""
-    await _require_room(uow, principal, size_bytes, bounds)
-    record = await uow.disks.add(ids.new_id("disk"), principal.user_id, name, size_bytes, now)
+    owner = await find_owner(uow, principal, None)
+    await uow.disks.lock_users(owner.user_id)
+    await require_room(uow, owner, size_bytes, bounds)
+    record = await uow.disks.add(ids.new_id("disk"), owner.user_id, name, size_bytes, now)
     if record is None:
         raise NameTakenError(f"You have a disk {name} already. Choose another name, or resize that disk.")
-    await _append(uow, principal, PeopleEventKind.DISK_CREATED, record, now)
+    await _append(uow, principal, owner, PeopleEventKind.DISK_CREATED, record, now)
     return record
 
 
@@ -38,17 +50,31 @@ async def change_disk(
     uow: UnitOfWork,
     principal: Principal,
     name: str,
-    new_name: str | None,
-    size_bytes: int | None,
+    changes: DiskChanges,
     bounds: DiskBounds,
     now: datetime,
+    *,
+    user: str | None = None,
 ) -> DiskRecord:
-    """Rename or resize a disk of the caller. Raises NotFoundError, NameTakenError, LimitExceededError."""
-    await uow.disks.totals(principal.user_id)  # names are given one after the other
-    record = await _require(uow, principal, name)
-    changed = replace(record, name=new_name or record.name, size_bytes=size_bytes or record.size_bytes)
-    if changed.size_bytes > record.size_bytes:
-        await _require_room(uow, principal, changed.size_bytes, bounds, but=record.id)
+    """Rename, resize or hand over a disk of the caller, or of `user`.
+
+    Raises ForbiddenError, NotFoundError, NameTakenError, LimitExceededError, DiskInUseError, UserDisabledError.
+    """
+    owner = await find_owner(uow, principal, user)
+    heir = owner if changes.owner is None else await find_heir(uow, principal, changes.owner)
+    await uow.disks.lock_users(owner.user_id, heir.user_id)  # names are given one after the other
+    record = await _require(uow, owner, name)
+    changed = replace(
+        record,
+        user_id=heir.user_id,
+        name=changes.name or record.name,
+        size_bytes=changes.size_bytes or record.size_bytes,
+    )
+    is_handed_over = changed.user_id != record.user_id
+    if is_handed_over:
+        _require_unused(record)
+    if is_handed_over or changed.size_bytes > record.size_bytes:
+        await require_room(uow, heir, changed.size_bytes, bounds, but=record.id)
     # A size that the cluster refused may be taken back.
     least = record.size_bytes if record.problem is None else record.made_bytes or 0
     if changed.size_bytes < least:
@@ -56,42 +82,60 @@ async def change_disk(
             f"The disk {name} has {size_words(least)}, and disks can't be made smaller. Create a"
             " smaller one, and copy what you need in a job that has both."
         )
-    if changed.name != record.name and await uow.disks.named(principal.user_id, changed.name) is not None:
-        raise NameTakenError(f"You have a disk {changed.name} already. Choose another name.")
-    await uow.disks.change(changed.id, changed.name, changed.size_bytes, now)
-    await _append(uow, principal, PeopleEventKind.DISK_CHANGED, changed, now)
+    if (is_handed_over or changed.name != record.name) and await uow.disks.named(
+        heir.user_id, changed.name
+    ) is not None:
+        raise NameTakenError(f"{heir.has} a disk {changed.name} already. Choose another name.")
+    await uow.disks.change(changed, now)
+    if is_handed_over:
+        for subject in (owner, heir):
+            await _append(uow, principal, subject, PeopleEventKind.DISK_HANDED_OVER, changed, now, to=heir.name)
+    else:
+        await _append(uow, principal, owner, PeopleEventKind.DISK_CHANGED, changed, now)
     if changed.size_bytes > record.size_bytes and record.state is DiskState.READY:
         changed = replace(changed, state=DiskState.RESIZING)
     return changed
 
 
-async def delete_disk(uow: UnitOfWork, principal: Principal, name: str, now: datetime) -> DiskRecord:
-    """Delete a disk of the caller; it is kept for a while. Raises NotFoundError and DiskInUseError."""
-    record = await _require(uow, principal, name)
-    if record.uses:
-        job = record.uses[0].job
-        raise DiskInUseError(
-            f"The job {job} has the disk {name}. Wait until it has ended, or end it with `gpu-dev cancel {job}`."
-        )
-    await uow.disks.change(record.id, record.name, record.size_bytes, now, deleted=True)
-    await _append(uow, principal, PeopleEventKind.DISK_DELETED, record, now)
-    return replace(record, state=DiskState.DELETED, deleted_at=now)
+async def delete_disk(
+    uow: UnitOfWork, principal: Principal, name: str, now: datetime, *, user: str | None = None
+) -> DiskRecord:
+    """Delete a disk of the caller, or of `user`; it is kept for a while.
+
+    Raises ForbiddenError, NotFoundError and DiskInUseError.
+    """
+    owner = await find_owner(uow, principal, user)
+    record = await _require(uow, owner, name)
+    _require_unused(record)
+    deleted = replace(record, state=DiskState.DELETED, deleted_at=now)
+    await uow.disks.change(deleted, now)
+    await _append(uow, principal, owner, PeopleEventKind.DISK_DELETED, record, now)
+    return deleted
 
 
-async def restore_disk(uow: UnitOfWork, principal: Principal, name: str, now: datetime) -> DiskRecord:
-    """Restore the disk of that name that the caller deleted last. Raises NotFoundError and NameTakenError."""
-    await uow.disks.totals(principal.user_id)
-    await uow.disks.lock(principal.user_id, [name])
-    record = await uow.disks.named(principal.user_id, name, deleted=True)
+async def restore_disk(
+    uow: UnitOfWork, principal: Principal, name: str, now: datetime, *, user: str | None = None
+) -> DiskRecord:
+    """Restore the disk of that name that the caller, or `user`, deleted last.
+
+    Raises ForbiddenError, NotFoundError and NameTakenError.
+    """
+    owner = await find_owner(uow, principal, user)
+    await uow.disks.lock_users(owner.user_id)
+    await uow.disks.lock(owner.user_id, [name])
+    record = await uow.disks.named(owner.user_id, name, deleted=True)
     if record is None or record.state is DiskState.REMOVING:
         raise NotFoundError(
-            f"You have no deleted disk {name} that is still kept. `gpu-dev disk list --deleted` shows them."
+            f"{owner.has} no deleted disk {name} that is still kept. `gpu-dev disk list --deleted{owner.option}`"
+            " shows them."
         )
-    if await uow.disks.named(principal.user_id, name) is not None:
-        raise NameTakenError(f"You have another disk {name} now. Rename it first: `gpu-dev disk rename {name} NEW`.")
-    await uow.disks.change(record.id, record.name, record.size_bytes, now)
-    await _append(uow, principal, PeopleEventKind.DISK_RESTORED, record, now)
-    return await _require(uow, principal, name)
+    if await uow.disks.named(owner.user_id, name) is not None:
+        raise NameTakenError(
+            f"{owner.has} another disk {name} now. Rename it first: `gpu-dev disk rename {name} NEW{owner.option}`."
+        )
+    await uow.disks.change(replace(record, deleted_at=None), now)
+    await _append(uow, principal, owner, PeopleEventKind.DISK_RESTORED, record, now)
+    return await _require(uow, owner, name)
 
 
 async def find_disks(uow: UnitOfWork, user_id: int, uses: Sequence[DiskUse], *, runs: bool) -> tuple[DiskUse, ...]:
@@ -135,35 +179,31 @@ async def _locked(uow: UnitOfWork, user_id: int, names: Collection[str]) -> dict
     return found
 
 
-def no_such_disk(name: str) -> NotFoundError:
-    """The refusal of a disk that the caller does not have."""
-    return NotFoundError(f"You have no disk {name}. `gpu-dev disk list` shows yours.")
-
-
-async def _require(uow: UnitOfWork, principal: Principal, name: str) -> DiskRecord:
-    await uow.disks.lock(principal.user_id, [name])
-    record = await uow.disks.named(principal.user_id, name)
+async def _require(uow: UnitOfWork, owner: DiskOwner, name: str) -> DiskRecord:
+    await uow.disks.lock(owner.user_id, [name])
+    record = await uow.disks.named(owner.user_id, name)
     if record is None:
-        raise no_such_disk(name)
+        raise owner.no_disk(name)
     return record
 
 
-async def _require_room(
-    uow: UnitOfWork, principal: Principal, size_bytes: int, bounds: DiskBounds, but: str = ""
-) -> None:
-    disks, others = await uow.disks.totals(principal.user_id, but)
-    if disks >= MOST_DISKS:
-        raise LimitExceededError(f"You have {MOST_DISKS} disks, deleted ones that are still kept counted: no more fit.")
-    if others + size_bytes > bounds.user_bytes:
-        raise LimitExceededError(
-            f"Your disks would have {size_words(others + size_bytes)} together, deleted ones that are still kept"
-            f" counted; at most {size_words(bounds.user_bytes)} are allowed. Ask for a smaller size."
+def _require_unused(record: DiskRecord) -> None:
+    if record.uses:
+        job = record.uses[0].job
+        raise DiskInUseError(
+            f"The job {job} has the disk {record.name}. Wait until it has ended, or end it with `gpu-dev cancel {job}`."
         )
 
 
 async def _append(
-    uow: UnitOfWork, principal: Principal, kind: PeopleEventKind, record: DiskRecord, now: datetime
+    uow: UnitOfWork,
+    principal: Principal,
+    owner: DiskOwner,
+    kind: PeopleEventKind,
+    record: DiskRecord,
+    now: datetime,
+    **more: str,
 ) -> None:
-    data = {"user": principal.user, "disk": record.id, "name": record.name, "size": record.size_bytes}
-    await uow.events.append(actor=principal.user, kind=kind, at=now, subject=f"user:{principal.user}", data=data)
+    data = {"user": owner.name, "disk": record.id, "name": record.name, "size": record.size_bytes, **more}
+    await uow.events.append(actor=principal.user, kind=kind, at=now, subject=f"user:{owner.name}", data=data)
     uow.wake(Channel.EVENTS)

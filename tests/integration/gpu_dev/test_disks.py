@@ -87,3 +87,21 @@ def test_bad_names_sizes_and_places_are_refused(system: System) -> None:
         assert refused.returncode == 2, refused.stderr
     elements = system.cli("submit", "-g1", "-d1m", "--array", "0-9", "--disk", "data", "--", "true")
     assert "would write to a disk at once" in elements.stderr
+
+
+def test_a_disk_is_given_to_another_user_with_what_is_on_it(system: System) -> None:
+    made(system)
+    system.cli(*RUN, "--disk", "data", "--", "sh", "-c", "echo 42 > $GPU_DEV_DISK_FOLDER/disks/data/answer")
+    assert "Only administrators give disks" in system.cli("disk", "give", "data", "--to", "bob").stderr
+    assert "Only administrators" in system.cli("disk", "list", "--user", "alice", who="bob").stderr
+    assert "data" in system.cli("disk", "list", "--user", "alice", who="admin").stdout
+    given = system.cli("disk", "give", "data", "--user", "alice", "--to", "bob", "--as", "answers", who="admin")
+    assert (given.returncode, given.stdout) == (0, "data is now the disk answers of bob\n"), given.stderr
+    read = system.cli(
+        *RUN, "--disk", "answers", "--", "sh", "-c", "cat $GPU_DEV_DISK_FOLDER/disks/answers/answer", who="bob"
+    )
+    assert read.stdout == "42\n", read.stderr
+    assert system.cli("disk", "list").stdout.startswith("No disks.")
+    deleted = system.cli("disk", "delete", "answers", "--user", "bob", who="admin")
+    assert "gpu-dev disk restore answers --user bob" in deleted.stdout
+    assert system.cli("disk", "restore", "answers", "--user", "bob", who="admin").returncode == 0

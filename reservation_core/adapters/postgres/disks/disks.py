@@ -13,13 +13,22 @@ from reservation_core.ports.disks.disks import DiskInUse, DiskRecord
 
 
 class Disks(StatementRunner):
-    """Disks, and which jobs have them. Changes of one user's disks follow each other: see `totals`."""
+    """Disks, and which jobs have them. Changes of one user's disks follow each other: see `lock_users`."""
+
+    async def lock_users(self, *user_ids: int) -> None:
+        """Let no other transaction change these users' disks until this one ends."""
+        await self._run("lock_users_of_disks", user_ids=list(user_ids))
 
     async def totals(self, user_id: int, but: str = "") -> tuple[int, int]:
-        """How many disks a user has, and of how many bytes together, without the disk `but`; locks the user."""
-        await self._run("lock_user_of_disks", user_id=user_id)
+        """How many disks a locked user has, and of how many bytes together, without the disk `but`."""
         row = (await self._run("disk_totals_of", user_id=user_id, but=but)).one()
         return row.disks, row.bytes
+
+    async def bytes_in_all(self, but: str = "") -> int:
+        """How many bytes all disks have together, without `but`. No other disk grows until the transaction ends."""
+        await self._run("lock_room_for_disks")
+        total: int = (await self._run("disk_bytes_in_all", but=but)).scalar_one()
+        return total
 
     async def add(self, disk_id: str, user_id: int, name: str, size_bytes: int, now: datetime) -> DiskRecord | None:
         """Store a disk that is to be made; None where the user has one of that name."""
@@ -46,11 +55,17 @@ class Disks(StatementRunner):
         rows = await self._run("disks_named", user_id=user_id, names=list(names))
         return {row.name: _record(row) for row in rows}
 
-    async def change(self, disk_id: str, name: str, size_bytes: int, now: datetime, *, deleted: bool = False) -> None:
-        """Change a disk that is locked. A disk that a job has can't be deleted: the database refuses that."""
-        deleted_at = now if deleted else None
-        await self._run("end_uses_of_disks", ids=[disk_id], now=now)
-        await self._run("change_disk", id=disk_id, name=name, size_bytes=size_bytes, deleted_at=deleted_at)
+    async def change(self, disk: DiskRecord, now: datetime) -> None:
+        """Store a locked disk's owner, name, size and deletion. A used one is not deleted, and stays its owner's."""
+        await self._run("end_uses_of_disks", ids=[disk.id], now=now)
+        await self._run(
+            "change_disk",
+            id=disk.id,
+            user_id=disk.user_id,
+            name=disk.name,
+            size_bytes=disk.size_bytes,
+            deleted_at=disk.deleted_at,
+        )
 
     async def use(self, reservation_id: str, uses: Sequence[DiskUse], now: datetime) -> None:
         """Let a job have disks, which are locked, until it ends."""

@@ -1,13 +1,21 @@
 -- Disks of users, and the jobs that use them.
 
--- name: lock_user_of_disks
--- Serialise changes of a user's disks: the next statement's snapshot is newer than the lock.
-SELECT id FROM users WHERE id = :user_id FOR NO KEY UPDATE;
+-- name: lock_users_of_disks
+-- Serialise changes of these users' disks: the next statement's snapshot is newer than the locks.
+SELECT id FROM users WHERE id = ANY(CAST(:user_ids AS bigint[])) ORDER BY id FOR NO KEY UPDATE;
 
 -- name: disk_totals_of
 -- What a user's disks are together, without one of them and without those that were given up.
 SELECT count(*) AS disks, CAST(coalesce(sum(size_bytes), 0) AS bigint) AS bytes
 FROM disks WHERE user_id = :user_id AND id <> :but AND NOT given_up;
+
+-- name: lock_room_for_disks
+-- Let what adds to the size of all disks come one after the other: the next statement's snapshot is newer than the lock.
+SELECT pg_advisory_xact_lock(hashtextextended('room for disks', 0));
+
+-- name: disk_bytes_in_all
+-- What all users' disks are together, without one of them and without those that were given up.
+SELECT CAST(coalesce(sum(size_bytes), 0) AS bigint) AS bytes FROM disks WHERE id <> :but AND NOT given_up;
 
 -- name: add_disk
 -- Store a disk that is to be made.
@@ -40,8 +48,8 @@ WHERE d.user_id = :user_id AND d.deleted_at IS NULL AND d.name COLLATE "C" = ANY
 ORDER BY d.id;
 
 -- name: change_disk
--- Give a disk that is locked a name, a size, and whether it is deleted.
-UPDATE disks SET name = :name, size_bytes = :size_bytes, deleted_at = :deleted_at,
+-- Give a disk that is locked an owner, a name, a size, and whether it is deleted.
+UPDATE disks SET user_id = :user_id, name = :name, size_bytes = :size_bytes, deleted_at = :deleted_at,
        problem = CASE WHEN size_bytes = :size_bytes THEN problem END, failed_at = NULL
 WHERE id = :id RETURNING id;
 

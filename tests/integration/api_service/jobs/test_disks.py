@@ -5,6 +5,7 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
 from reservation_core.domain.disks.disk_uses import MOST_DISKS, MOST_IN_JOB
 from tests.integration.api_service.callers import JOB, submitted
@@ -128,3 +129,82 @@ async def test_uses_that_are_wrong_are_refused(alice: httpx.AsyncClient, disks: 
     assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
     assert "disk" in answer.text
     assert (await alice.get("/v1/jobs")).json()["items"] == []
+
+
+async def test_administrators_manage_disks_of_a_disabled_user(
+    alice: httpx.AsyncClient, bob: httpx.AsyncClient, root: httpx.AsyncClient
+) -> None:
+    await created(alice)
+    await created(alice, "home")
+    of_alice = {"user": "alice"}
+    assert (await root.delete("/v1/users/alice")).is_success
+    assert [disk["name"] for disk in (await root.get(DISKS, params=of_alice)).json()["items"]] == ["data", "home"]
+    assert (await root.get(DISKS)).json()["items"] == []
+    assert (await root.get(f"{DISKS}/data", params=of_alice)).json()["size"] == 2**30
+    assert (await root.delete(f"{DISKS}/data", params=of_alice)).json()["state"] == "deleted"
+    assert (await root.post(f"{DISKS}/data/restore", params=of_alice)).status_code == 200
+    await created(bob, "home")
+    taken = await root.patch(f"{DISKS}/home", params=of_alice, json={"owner": "bob"})
+    assert (taken.status_code, taken.json()["detail"]) == (409, "bob has a disk home already. Choose another name.")
+    given = await root.patch(f"{DISKS}/home", params=of_alice, json={"owner": "bob", "name": "home-of-alice"})
+    assert (given.status_code, given.json()["name"]) == (200, "home-of-alice"), given.text
+    assert [disk["name"] for disk in (await bob.get(DISKS)).json()["items"]] == ["home", "home-of-alice"]
+    assert [disk["name"] for disk in (await root.get(DISKS, params=of_alice)).json()["items"]] == ["data"]
+    events = (await root.get("/v1/events", params={"subject": "user:bob"})).json()["items"]
+    [handed] = [event for event in events if event["kind"] == "disk_handed_over"]
+    assert (handed["actor"], handed["data"]["to"]) == ("root", "bob")
+
+
+async def test_what_administrators_and_others_cannot_do_is_refused(
+    alice: httpx.AsyncClient, bob: httpx.AsyncClient, root: httpx.AsyncClient
+) -> None:
+    await created(alice)
+    await created(bob, "big", "1024Gi")
+    of_alice = {"user": "alice"}
+    for answer in (
+        await bob.get(DISKS, params=of_alice),
+        await bob.get(f"{DISKS}/data", params=of_alice),
+        await bob.delete(f"{DISKS}/data", params=of_alice),
+        await bob.patch(f"{DISKS}/data", params=of_alice, json={"name": "mine"}),
+        await bob.post(f"{DISKS}/data/restore", params=of_alice),
+        await alice.patch(f"{DISKS}/data", json={"owner": "bob"}),
+    ):
+        assert (answer.status_code, "Only administrators" in answer.json()["detail"]) == (403, True), answer.text
+    assert (await root.get(DISKS, params={"user": "nobody-here"})).status_code == 404
+    missing = await root.get(f"{DISKS}/none", params=of_alice)
+    assert (missing.status_code, "alice has no disk none." in missing.json()["detail"]) == (404, True)
+    full = await root.patch(f"{DISKS}/data", params=of_alice, json={"owner": "bob"})
+    assert (full.status_code, "bob's disks would have" in full.json()["detail"]) == (422, True)
+    assert (await root.patch(f"{DISKS}/data", params=of_alice, json={"owner": "nobody-here"})).status_code == 404
+    job = await submitted(alice, disks=[{"name": "data", "read_only": True}])
+    used = await root.patch(f"{DISKS}/data", params=of_alice, json={"owner": "root"})
+    assert (used.status_code, job["id"] in used.json()["detail"]) == (409, True)
+    await alice.post(f"/v1/jobs/{job['id']}/cancel")
+    await bob.delete(f"{DISKS}/big")
+    await root.delete("/v1/users/bob")
+    disabled = await root.patch(f"{DISKS}/data", params=of_alice, json={"owner": "bob"})
+    assert (disabled.status_code, "bob is disabled" in disabled.json()["detail"]) == (409, True), disabled.text
+    again = await root.patch(f"{DISKS}/data", params=of_alice, json={"owner": "alice"})
+    assert again.status_code == 200  # she has it already
+
+
+async def test_disks_of_all_users_have_a_bound(
+    alice: httpx.AsyncClient, bob: httpx.AsyncClient, app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app.state.services.settings.disks, "all_bytes", 10 * MIB)
+    await created(alice, "data", 6 * MIB)
+    refused = await bob.post(DISKS, json={"name": "data", "size": 5 * MIB})
+    assert (refused.status_code, "All users' disks have 6 MiB together" in refused.json()["detail"]) == (422, True)
+    await created(bob, "data", 4 * MIB)
+    assert (await alice.patch(f"{DISKS}/data", json={"size": 7 * MIB})).status_code == 422
+    await alice.delete(f"{DISKS}/data")  # it is kept, and counts
+    answers = await asyncio.gather(
+        *(alice.post(DISKS, json={"name": f"d{number}", "size": MIB}) for number in range(4))
+    )
+    assert {answer.status_code for answer in answers} == {422}
+    monkeypatch.setattr(app.state.services.settings.disks, "all_bytes", 12 * MIB)
+    clients = [alice, bob, alice, bob]
+    answers = await asyncio.gather(
+        *(client.post(DISKS, json={"name": f"e{number}", "size": MIB}) for number, client in enumerate(clients))
+    )
+    assert sorted(answer.status_code for answer in answers) == [201, 201, 422, 422]

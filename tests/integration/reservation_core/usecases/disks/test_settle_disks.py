@@ -14,7 +14,7 @@ from reservation_core.domain.errors import DiskInUseError, DomainError
 from reservation_core.domain.model import JobStatus
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.disks.disks import DiskRecord, DiskRefusedError
-from reservation_core.usecases.disks.disks import change_disk, create_disk, delete_disk, restore_disk
+from reservation_core.usecases.disks.disks import DiskChanges, change_disk, create_disk, delete_disk, restore_disk
 from reservation_core.usecases.disks.settle_disks import DiskRules, measure_disks, settle_disks
 from reservation_core.usecases.disks.submit_with_disks import submit_with_disks
 from tests.integration.reservation_core.usecases.world import World
@@ -23,7 +23,7 @@ from tests.sql import sql
 GIB = 2**30
 KEPT = timedelta(days=30)
 RULES = DiskRules(KEPT)
-BOUNDS = DiskBounds(100 * GIB)
+BOUNDS = DiskBounds(100 * GIB, 1000 * GIB)
 
 
 class KilledError(BaseException):
@@ -154,12 +154,12 @@ async def test_a_size_that_was_refused_may_be_taken_back_and_no_more(world: Worl
     store.full = True
     for size in (8 * GIB, 4 * GIB):
         async with world.uow() as uow:
-            await change_disk(uow, world.who, "data", None, size, BOUNDS, world.clock.now())
+            await change_disk(uow, world.who, "data", DiskChanges(size_bytes=size), BOUNDS, world.clock.now())
         await settled(world, store)
     async with world.uow() as uow:
         with pytest.raises(DomainError, match="can't be made smaller"):
-            await change_disk(uow, world.who, "data", None, GIB, BOUNDS, world.clock.now())
-        await change_disk(uow, world.who, "data", None, 2 * GIB, BOUNDS, world.clock.now())
+            await change_disk(uow, world.who, "data", DiskChanges(size_bytes=GIB), BOUNDS, world.clock.now())
+        await change_disk(uow, world.who, "data", DiskChanges(size_bytes=2 * GIB), BOUNDS, world.clock.now())
     assert (await shown(world)).state is DiskState.READY
 
 
@@ -179,7 +179,7 @@ async def test_a_larger_size_comes_to_the_store(world: World, store: Store) -> N
     disk = await created(world)
     await settled(world, store)
     async with world.uow() as uow:
-        changed = await change_disk(uow, world.who, "data", None, 2 * GIB, BOUNDS, world.clock.now())
+        changed = await change_disk(uow, world.who, "data", DiskChanges(size_bytes=2 * GIB), BOUNDS, world.clock.now())
     assert (changed.state, await settled(world, store), store.sizes) == (DiskState.RESIZING, 1, {disk.id: 2 * GIB})
 
 
@@ -208,6 +208,7 @@ async def test_the_database_keeps_one_writer_and_disks_of_open_jobs(world: World
         ("UPDATE disks SET deleted_at = now()", "disk_uses_of_live"),
         ("DELETE FROM disks", "disk_uses_of_live"),
         ("DELETE FROM disk_uses", "still has the disk"),
+        ("UPDATE disks SET user_id = -1", "A job has the disk"),
     ):
         with pytest.raises(IntegrityError, match=constraint):
             async with world.uow() as uow:

@@ -1,0 +1,89 @@
+"""Users whose disks a caller manages: the caller, and for administrators anybody, also disabled users."""
+
+from dataclasses import dataclass
+
+from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
+from reservation_core.domain.disks.disk_life import DiskBounds
+from reservation_core.domain.disks.disk_uses import MOST_DISKS
+from reservation_core.domain.errors import ForbiddenError, LimitExceededError, NotFoundError, UserDisabledError
+from reservation_core.domain.request_terms import size_words
+from reservation_core.ports.people.identities import Principal
+from reservation_core.usecases.people.users import unknown_user
+
+
+@dataclass(frozen=True, slots=True)
+class DiskOwner:
+    """A user who has disks. `is_caller`: the refusals address this user."""
+
+    user_id: int
+    name: str
+    is_caller: bool
+
+    @property
+    def has(self) -> str:
+        """`You have`, or the user's name with the verb."""
+        return "You have" if self.is_caller else f"{self.name} has"
+
+    @property
+    def whose(self) -> str:
+        """`Your`, or the user's name in the genitive."""
+        return "Your" if self.is_caller else f"{self.name}'s"
+
+    @property
+    def option(self) -> str:
+        """What a command needs besides to be about this user's disks."""
+        return "" if self.is_caller else f" --user {self.name}"
+
+    def no_disk(self, name: str) -> NotFoundError:
+        """The refusal of a disk that the user does not have."""
+        return NotFoundError(f"{self.has} no disk {name}. `gpu-dev disk list{self.option}` shows all.")
+
+
+async def find_owner(uow: UnitOfWork, principal: Principal, user: str | None) -> DiskOwner:
+    """The caller, or `user` for administrators. Raises ForbiddenError, and NotFoundError for an unknown user."""
+    if user is None or user == principal.user:
+        return DiskOwner(principal.user_id, principal.user, is_caller=True)
+    if not principal.is_admin:
+        raise ForbiddenError("Only administrators manage other users' disks. Leave `user` out to manage your own.")
+    record = await uow.identities.user(user)
+    if record is None:
+        raise unknown_user(user)
+    return DiskOwner(record.id, record.name, is_caller=False)
+
+
+async def find_heir(uow: UnitOfWork, principal: Principal, user: str) -> DiskOwner:
+    """The user who gets a disk. Raises ForbiddenError, NotFoundError, UserDisabledError."""
+    if not principal.is_admin:
+        raise ForbiddenError("Only administrators give disks to other users. Ask one of them to do it.")
+    heir = await find_owner(uow, principal, user)
+    record = await uow.identities.user(heir.name)
+    if record is not None and record.disabled_at is not None:
+        raise UserDisabledError(
+            f"{user} is disabled and gets no disks. `gpu-dev users enable {user}` enables the user."
+        )
+    return heir
+
+
+async def require_room(
+    uow: UnitOfWork, owner: DiskOwner, size_bytes: int, bounds: DiskBounds, *, but: str = ""
+) -> None:
+    """Require room for a disk of this size beside all others. `but`: a disk that does not count.
+
+    The user is locked. Raises LimitExceededError.
+    """
+    disks, others = await uow.disks.totals(owner.user_id, but)
+    if disks >= MOST_DISKS:
+        raise LimitExceededError(
+            f"{owner.has} {MOST_DISKS} disks, deleted ones that are still kept counted: no more fit."
+        )
+    if others + size_bytes > bounds.user_bytes:
+        raise LimitExceededError(
+            f"{owner.whose} disks would have {size_words(others + size_bytes)} together, deleted ones that are still"
+            f" kept counted; at most {size_words(bounds.user_bytes)} are allowed. Ask for a smaller size."
+        )
+    in_all = await uow.disks.bytes_in_all(but)
+    if in_all + size_bytes > bounds.all_bytes:
+        raise LimitExceededError(
+            f"All users' disks have {size_words(in_all)} together, and {size_words(bounds.all_bytes)} are allowed."
+            " Ask for a smaller size, or ask an administrator for room."
+        )
