@@ -96,7 +96,7 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
     "keys import": ("gpu-dev keys import github:ada", "gpu-dev keys import agent"),
     "keys remove": ("gpu-dev keys remove laptop", "gpu-dev keys remove key-7f3k9q2m key-4c8d2k7m"),
     "disk create": ("gpu-dev disk create data --size 100Gi", "gpu-dev disk create home --size 20Gi"),
-    "disk list": ("gpu-dev disk list", "gpu-dev disk list --deleted", "gpu-dev disk list --user alice"),
+    "disk list": ("gpu-dev disk list --deleted", "gpu-dev disk list --user alice"),
     "disk show": ("gpu-dev disk show data", "gpu-dev disk show data -o json"),
     "disk resize": ("gpu-dev disk resize data 200Gi", "gpu-dev disk resize home 1Ti"),
     "disk rename": ("gpu-dev disk rename data imagenet", "gpu-dev disk rename old-home home"),
