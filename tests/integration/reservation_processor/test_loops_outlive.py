@@ -15,7 +15,7 @@ from api_service.web.live import LiveTopics
 from availability_updater.update import run_once as update_once
 from pod_scheduling.runtime.reading.ledger_holdings import HoldingsReading
 from pod_scheduling.runtime.reading.promised_cards import PromisedCards
-from reservation_core.adapters.postgres.connection import shared_clock
+from reservation_core.adapters.postgres.connection import shared_clock, wakeups
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.model import JobStatus, Role
@@ -71,6 +71,7 @@ async def whole(
     monkeypatch.setattr(keeping, "MEASURE_EVERY_S", OFTEN_S)
     monkeypatch.setattr(idling, "LONGEST_REST_S", OFTEN_S)
     monkeypatch.setattr(shared_clock, "ASK_EVERY_S", OFTEN_S)
+    monkeypatch.setattr(wakeups, "_BEAT_S", OFTEN_S)
     assert Loop.keep.__kwdefaults__["settled_s"] > SETTLED_S
     monkeypatch.setitem(Loop.keep.__kwdefaults__, "settled_s", SETTLED_S)
     monkeypatch.setattr(wiring, "open_engine", bounded_engine)
