@@ -10,9 +10,9 @@ from reservation_core.domain.time_words import rfc3339
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.bookings.calendars import add_nodes, at, booked
 from tests.integration.api_service.web.browsing import Browser, words
+from tests.integration.api_service.web.calendar.calendar_pages import sent
 from tests.integration.api_service.web.conftest import SignedIn
-from tests.integration.api_service.web.test_calendar_pages import sent
-from tests.integration.api_service.web.test_job_pages import submitted
+from tests.integration.api_service.web.jobs.test_job_pages import submitted
 
 DIALOG = {"HX-Request": "true"}
 _FIELD = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)"')

@@ -11,7 +11,7 @@ from tests.integration.api_service.bookings.calendars import booked_now
 from tests.integration.api_service.policy.test_verdicts import Lab
 from tests.integration.api_service.web.browsing import words
 from tests.integration.api_service.web.conftest import SignedIn
-from tests.integration.api_service.web.test_why_waiting import lab, submitted
+from tests.integration.api_service.web.jobs.test_why_waiting import lab, submitted
 
 __all__ = ["lab"]
 FORM = {"gpus": "3", "nodes": "1", "gpu_type": "h100", "duration": "4h", "command": "true", "name": "next"}
