@@ -14,8 +14,8 @@ PREEMPTION = (
         "a preemptible job loses its least time",
         "A preemptible job keeps its GPUs for the time that it named",
         RULES,
-        "    if now < started_at + terms.min_runtime:\n        return reservation, ()\n",
-        "",
+        "    if not terms.preemptible or now < started_at + terms.min_runtime:\n",
+        "    if not terms.preemptible:\n",
         (f"{LIFE}::test_it_is_not_asked_before_its_least_time_and_never_without_terms",),
     ),
     Mutant(
@@ -30,8 +30,8 @@ PREEMPTION = (
         "other jobs give their GPUs back",
         "Only preemptible jobs are asked for their GPUs",
         RULES,
-        "or not terms.preemptible or started_at is None:",
-        "or started_at is None:",
+        "    if not terms.preemptible or now < started_at + terms.min_runtime:\n",
+        "    if now < started_at + terms.min_runtime:\n",
         (f"{LIFE}::test_it_is_not_asked_before_its_least_time_and_never_without_terms",),
     ),
     Mutant(
