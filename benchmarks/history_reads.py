@@ -59,7 +59,7 @@ BY_KEY = frozenset(
     store_learnt_waits keep_needed_jobs needed_jobs add_dependencies dependencies_of take_news
     lock_user_of_files add_sent_chunks sent_bytes_of sent_chunk_sizes use_sent_chunks put_sent_folder use_sent_folder
     sent_folder sent_chunk_data put_job_results job_results_of remove_sent_folders
-    take_array_news forget_array_news note_array open_elements make_elements renew_leases
+    take_array_news forget_array_news note_array open_elements make_elements renew_leases last_released
     """.split()  # noqa: SIM905 - names, one after the other
 )
 
