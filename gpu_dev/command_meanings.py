@@ -13,8 +13,11 @@ _MEANINGS = (
 
 
 def refuse_synonym(ctx: Any, typed: str, commands: Mapping[str, Any]) -> None:
-    """Raise a usage error that names the commands which mean the same as what was typed, if there are any."""
-    if typed in commands:
+    """Raise a usage error that names the commands which mean the same as what was typed, if there are any.
+
+    While a shell completes a line, nothing is refused.
+    """
+    if typed in commands or ctx.resilient_parsing:
         return
     meant = sorted(name for words in _MEANINGS if typed in words for name in words & commands.keys())
     if meant:

@@ -22,7 +22,7 @@ from reservation_core.domain.status_words import queue_words
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0
 _MAX_CODE = 255
-_PLACES = "\nPLACE counts the jobs that ask for the same type of GPU.\n"
+_PLACES = "\nPLACE counts the jobs of one queue: each type of GPU has its own, and so has each booking.\n"
 
 
 def place_note(jobs: Sequence[Job] | Sequence[QueueEntry], output: Format) -> Rendered:

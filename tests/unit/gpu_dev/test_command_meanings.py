@@ -28,3 +28,13 @@ def test_a_synonym_names_the_command(typed: tuple[str, ...], meant: str) -> None
 def test_a_slip_of_typing_is_answered_as_before() -> None:
     answer = CliRunner().invoke(app, ("users", "ad"))
     assert "Did you mean 'add'?" in answer.output
+
+
+@pytest.mark.parametrize("typed", ["gpu-dev users create ", "gpu-dev kill ", "gpu-dev disk rm "])
+def test_completing_a_line_with_a_synonym_refuses_nothing(typed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_GPU_DEV_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", typed)
+    monkeypatch.setenv("COMP_CWORD", str(len(typed.split())))
+    answer = CliRunner().invoke(app, (), prog_name="gpu-dev")
+    assert answer.exception is None or isinstance(answer.exception, SystemExit)
+    assert "Did you mean" not in answer.output
