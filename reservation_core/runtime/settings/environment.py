@@ -15,15 +15,15 @@ from reservation_core.runtime.settings.error import SettingsError
 S = TypeVar("S", bound=CommonSettings)
 
 PREFIX = "GPU_DEV_"
-ELSEWHERE = frozenset(
+_SECTIONS_ELSEWHERE = frozenset({"WEBHOOK", "ADMISSION", "SCHEDULER"})
+"""Settings of the packages above this one."""
+ELSEWHERE = _SECTIONS_ELSEWHERE | frozenset(
     {
         # The command line, and where secrets are.
         "SERVER", "TOKEN", "SECRETS_DIR",
         # A job, when a server is started within one.
         "ARRAY_INDEX", "ARRAY_SIZE", "ATTEMPT", "DISK_FOLDER", "JOB_ID", "JOB_TOKEN", "NODE", "POD", "SECRET_FILES",
         "SYNC_FOLDER",
-        # Settings of the packages above this one.
-        "WEBHOOK", "ADMISSION", "SCHEDULER",
     }
 )  # fmt: skip
 """Variables (without the prefix and their section's part) that no settings class of this package reads."""
@@ -45,11 +45,10 @@ def read_settings(settings_type: type[S], environ: Mapping[str, str] = os.enviro
     except pydantic_settings.SettingsError as error:
         # An unreadable source of settings, such as a file as GPU_DEV_SECRETS_DIR.
         raise SettingsError(f"{error}. Correct the environment and start again.") from error
-    names = known_names()
     mistyped = [
         f"{variable}: {_no_such(meant)}"
         for variable in unknown_variables(environ)
-        if (meant := _meant(variable, names)) is not None
+        if (meant := _meant(variable)) is not None
     ]
     if mistyped:
         raise SettingsError("\n".join(mistyped))
@@ -84,17 +83,25 @@ def _is_of_others(name: str, value: str) -> bool:
     return bool(_OF_OTHERS.fullmatch(name) or _SERVICE_ADDRESS.fullmatch(f"{name}={value}"))
 
 
-def _meant(variable: str, names: Collection[str]) -> str | None:
+def _sections() -> Collection[str]:
+    """The settings that have parts, which follow their names and two underscores."""
+    fields = {name: field for kind in _all_kinds(CommonSettings) for name, field in kind.model_fields.items()}
+    return _SECTIONS_ELSEWHERE | {
+        name.upper()
+        for name, field in fields.items()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, pydantic.BaseModel)
+    }
+
+
+def _meant(variable: str) -> str | None:
     """The variable that was meant, but for one slip of typing. A short name, or a plural, is a word of its own, unless
     a section's part follows it."""
     name, separator, rest = variable.upper().removeprefix(PREFIX).partition("__")
-    near = (
-        known
-        for known in names
-        if name.count("_") == known.count("_")
-        and (separator or (len(known) >= _SHORTEST and f"{known}S" != name and f"{name}S" != known))
-    )
-    meant = min((known for known in near if _slip(name, known)), default=None)
+    if separator:
+        near = set(_sections())
+    else:
+        near = {one for one in known_names() if len(one) >= _SHORTEST and f"{one}S" != name and f"{name}S" != one}
+    meant = min((one for one in near if name.count("_") == one.count("_") and _slip(name, one)), default=None)
     return None if meant is None else f"{PREFIX}{meant}{separator}{rest}"
 
 

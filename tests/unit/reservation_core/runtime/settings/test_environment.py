@@ -92,3 +92,9 @@ def test_a_mistyped_name_in_a_section_is_refused(monkeypatch: pytest.MonkeyPatch
 def test_a_mistyped_name_is_refused(name: str, meant: str) -> None:
     with pytest.raises(SettingsError, match=rf"GPU_DEV_{name}: .* Did you mean GPU_DEV_{meant}\?"):
         read_settings(UpdaterSettings, {f"GPU_DEV_{name}": "x"})
+
+
+@pytest.mark.parametrize("name", ["PODS__IMAGE", "TOKENS__X", "NODES__X"])
+def test_a_section_of_somebody_else_s_is_no_slip(name: str) -> None:
+    """One letter apart from what a job has or from a setting without parts: these have nothing below them."""
+    read_settings(UpdaterSettings, {f"GPU_DEV_{name}": "x"})
