@@ -5,7 +5,7 @@ import { createCalendar, Interaction, ResourceTimeline } from "@event-calendar/c
 import "@event-calendar/core/index.css";
 
 import { stepByArrows } from "./arrow_keys.js";
-import { element } from "./dialog.js";
+import { element, fill } from "./dialog.js";
 import { DragWords, spanWords } from "./dragging.js";
 import { EntryCard } from "./entry_card.js";
 import { counted, followCounts, freeLine } from "./free_line.js";
@@ -28,11 +28,6 @@ const later = (wall, seconds) => wallAt(millisecondsOf(wall) + seconds * 1000);
 
 /** All that is drawn of the server's answer. */
 const contentOf = (data) => JSON.stringify({ ...data, now: null });
-
-/** A field may be called as something that lists have: `length` is one. */
-function fill(form, fields) {
-  for (const [name, value] of Object.entries(fields)) form.elements.namedItem(name).value = value;
-}
 
 /** Another's entry leads nowhere, but its card can be asked for by keys and by a tap. */
 function eventContent({ event }) {

@@ -7,6 +7,11 @@ export function element(name, className, ...content) {
   return made;
 }
 
+/** A field may be called as something that lists have: `length` is one. */
+export function fill(form, fields) {
+  for (const [name, value] of Object.entries(fields)) form.elements.namedItem(name).value = value;
+}
+
 let opened = 0;
 
 /** Open a dialog; without a title, the content has a heading. `closed` resolves with its return value, which is empty when somebody gives up. */
