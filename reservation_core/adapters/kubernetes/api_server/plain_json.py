@@ -15,6 +15,7 @@ class _Metadata(TypedDict, total=False):
     uid: Any
     resourceVersion: Any
     generation: Any
+    generateName: Any
     labels: Any
     annotations: Any
     creationTimestamp: Any

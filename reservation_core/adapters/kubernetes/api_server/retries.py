@@ -61,6 +61,7 @@ class Transport:
         self._loaded_at = 0.0
         self._loading = asyncio.Lock()
         self._turns = asyncio.Lock()
+        self._waiting = 0
         self._closed = False
 
     @property
@@ -205,14 +206,18 @@ class Transport:
         """Take a turn where that needs no wait, which would need a timeout."""
         if pacing is None:
             return True
-        return not self._turns.locked() and pacing.take(asyncio.get_running_loop().time()) <= 0
+        return self._waiting == 0 and pacing.take(asyncio.get_running_loop().time()) <= 0
 
     async def _wait_for_turn(self, pacing: CreatePacing) -> None:
         """Wait for a turn, first come, first served."""
         clock = asyncio.get_running_loop().time
-        async with self._turns:
-            while (wait := pacing.take(clock())) > 0:  # noqa: ASYNC110 -- only time brings the next turn
-                await asyncio.sleep(wait)
+        self._waiting += 1
+        try:
+            async with self._turns:
+                while (wait := pacing.take(clock())) > 0:  # noqa: ASYNC110 -- only time brings the next turn
+                    await asyncio.sleep(wait)
+        finally:
+            self._waiting -= 1
 
     async def _send(self, connection: PooledClient, request: ApiRequest, until: float | None) -> ApiServerAnswer:
         """Send one attempt; nothing stays open, whatever is raised."""

@@ -102,6 +102,7 @@ def _name(thing: Mapping[str, Any]) -> str:
 
 
 def _slim(thing: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An object without the largest field that nothing reads."""
+    """An object without large fields that nothing reads."""
+    metadata = {key: value for key, value in as_mapping(thing.get("metadata")).items() if key != "managedFields"}
     status = {key: value for key, value in as_mapping(thing.get("status")).items() if key != "images"}
-    return {**thing, "status": status}
+    return {**thing, "metadata": metadata, "status": status}

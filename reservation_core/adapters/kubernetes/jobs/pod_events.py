@@ -2,7 +2,6 @@
 
 import asyncio
 import socket
-from collections.abc import Callable
 
 from reservation_core.adapters.kubernetes.api_server.plain_json import format_time
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
@@ -38,12 +37,12 @@ class PodEvents:
 
     def created(self, spec: PodSpec, about: Regarding, attach: GpuAttach) -> None:
         """Write which GPUs a pod has (their number with `device-plugin`), for which user and until when."""
-        self._write(about, "GPUsAssigned", lambda: _assigned(spec, attach), action="Create", warning=False)
+        self._write(about, "GPUsAssigned", _assigned(spec, attach), action="Create", warning=False)
 
     def ending(self, about: Regarding, why: Reason) -> None:
         """Write why an unfinished pod is being ended."""
         reason = "".join(word.title() for word in why.code.value.split("_"))
-        self._write(about, reason, lambda: why.detail or reason, action="End", warning=why.code not in _NORMAL_ENDS)
+        self._write(about, reason, why.detail or reason, action="End", warning=why.code not in _NORMAL_ENDS)
 
     async def close(self) -> None:
         """Drop Events that are not written yet."""
@@ -51,7 +50,7 @@ class PodEvents:
             self._writing.cancel()
             await asyncio.gather(self._writing, return_exceptions=True)
 
-    def _write(self, about: Regarding, reason: str, note: Callable[[], str], *, action: str, warning: bool) -> None:
+    def _write(self, about: Regarding, reason: str, note: str, *, action: str, warning: bool) -> None:
         self._writer.add(about, reason, note, action=action, warning=warning)
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._writer.write_all())

@@ -6,7 +6,7 @@ When the queue of Events is full, the oldest are dropped and counted: the object
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -40,7 +40,7 @@ class _Note(NamedTuple):
 
     about: Regarding
     reason: str
-    text: str | Callable[[], str]
+    text: str
     action: str
     warning: bool
     at: datetime
@@ -68,8 +68,8 @@ class EventWriter:
         self._more = asyncio.Event()
         self.left_out = 0
 
-    def add(self, about: Regarding, reason: str, note: str | Callable[[], str], *, action: str, warning: bool) -> None:
-        """Queue an Event. `reason` and `action` are in CamelCase; a `note` may be made once it is written."""
+    def add(self, about: Regarding, reason: str, note: str, *, action: str, warning: bool) -> None:
+        """Queue an Event. `reason` and `action` are in CamelCase."""
         if len(self._waiting) == self._waiting.maxlen:
             self.left_out += 1
         self._waiting.append(_Note(about, reason, note, action, warning, self._clock.now()))
@@ -96,7 +96,7 @@ class EventWriter:
             await asyncio.sleep(self._pause_s)
 
     def _event(self, note: _Note) -> Mapping[str, Any]:
-        about, text = note.about, note.text if isinstance(note.text, str) else note.text()
+        about = note.about
         return {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
@@ -108,7 +108,7 @@ class EventWriter:
             "reportingInstance": self._instance,
             "action": note.action,
             "reason": note.reason,
-            "note": text.encode()[:_MOST_NOTE].decode(errors="ignore"),
+            "note": note.text.encode()[:_MOST_NOTE].decode(errors="ignore"),
             "type": "Warning" if note.warning else "Normal",
             "regarding": {
                 "apiVersion": "v1", "kind": about.kind,

@@ -1,12 +1,15 @@
 """Objects of lists and watches are read without what nothing reads; odd ones are read whole."""
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from reservation_core.adapters.kubernetes.api_server.plain_json import ANYTHING, EVENT, LIST, OBJECT, decoded
 
+ROOT = Path(__file__).parents[6]
 POD = {
     "apiVersion": "v1",
     "kind": "Pod",
@@ -59,3 +62,14 @@ def test_text_that_is_not_json_is_refused() -> None:
     for decoder in (OBJECT, LIST, EVENT, ANYTHING):
         with pytest.raises(ValueError, match=r"(?i)malformed|truncated"):
             decoded(b"{oh", decoder)
+
+
+def test_each_field_of_metadata_that_is_read_anywhere_is_kept() -> None:
+    """A list's own metadata is not among them."""
+    asked = re.compile(r'metadata(?:"\)\))?\.get\("(\w+)"')
+    packages = ("reservation_core", "pod_scheduling", "gpu_scheduler", "node_agent")
+    files = [file for package in packages for file in (ROOT / package).rglob("*.py")]
+    read_anywhere = {name for file in files for name in asked.findall(file.read_text(encoding="utf-8"))}
+    assert {"generateName", "uid", "labels"} <= read_anywhere
+    whole = dict.fromkeys(read_anywhere - {"continue", "managedFields"}, "x")
+    assert read({"metadata": whole}, OBJECT) == {"metadata": whole}
