@@ -122,7 +122,9 @@ TRUST = (
         "api_service/web/rest_calls.py",
         "            token_reach.require(self._principal, method, path)\n",
         "",
-        ("tests/integration/api_service/web/people/test_sign_in.py::test_a_session_is_good_for_what_its_token_is_good_for",),
+        (
+            "tests/integration/api_service/web/people/test_sign_in.py::test_a_session_is_good_for_what_its_token_is_good_for",
+        ),
     ),
     Mutant(
         "an administrator's token is one whatever its scopes",
