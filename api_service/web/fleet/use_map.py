@@ -18,6 +18,7 @@ from reservation_core.ports.nodes.cards_now import GpuNow
 MOST_CELLS = 4096
 """Of more GPUs, groups are shown as counts alone."""
 MOST_IN_BLOCK = 256
+MOST_AT_ONCE = 1024
 """Cells that a browser shows in one frame."""
 
 
@@ -103,14 +104,18 @@ class UseMap:
         return (cell for group in self.groups for cell in group.cells)
 
     @property
-    def blocks(self) -> int:
-        """How many frames the cells take."""
-        return sum(1 for group in self.groups for _ in group.blocks)
-
-    @property
     def drawn(self) -> bool:
         """Whether there are few enough GPUs for a cell each."""
-        return sum(len(group.cells) for group in self.groups) <= MOST_CELLS
+        return self._count <= MOST_CELLS
+
+    @property
+    def by_blocks(self) -> bool:
+        """Whether there are so many cells that a script shows them block by block."""
+        return MOST_AT_ONCE < self._count <= MOST_CELLS
+
+    @property
+    def _count(self) -> int:
+        return sum(len(group.cells) for group in self.groups)
 
     @property
     def steps(self) -> Sequence[tuple[UseStep, str, int]]:

@@ -40,7 +40,6 @@ async function reveal() {
     if (block.matches(".cells")) await nextFrame();
     block.classList.remove("later");
   }
-  document.querySelector("#cards.use")?.classList.remove("revealing");
 }
 
 /** Give the map its behaviour; on other pages nothing happens. */
