@@ -232,7 +232,7 @@ async def test_a_hundred_clients_race_for_the_last_gpu(
     body = asked(at(3), gpu_type="t4")
 
     async def race(secret: str) -> httpx.Response:
-        """Whoever is told that the database is busy tries again, as the answer asks for."""
+        """Book, and try again where the answer says that the database is busy."""
         headers = {"Authorization": f"Bearer {secret}"}
         while (answer := await alice.post("/v1/bookings", json=body, headers=headers)).status_code == 503:
             await asyncio.sleep(float(answer.headers["Retry-After"]))
