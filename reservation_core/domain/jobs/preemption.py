@@ -109,8 +109,14 @@ def end_to_wait_again(reservation: Reservation, now: datetime, detail: str) -> D
 
 
 def end_for_maintenance(reservation: Reservation, now: datetime) -> Decision:
-    """End a running preemptible job at an end that maintenance has set, which asks nobody to submit it again."""
-    return end_to_wait_again(reservation, now, _MAINTAINED)
+    """End a running job that `waits_after_maintenance` at an end that maintenance has set."""
+    is_idle = reservation.reason.code is ReasonCode.IDLE
+    return end_to_wait_again(reservation, now, reservation.reason.detail if is_idle else _MAINTAINED)
+
+
+def waits_after_maintenance(reservation: Reservation) -> bool:
+    """Whether a job that maintenance ends waits again: a preemptible one, and one that was asked for its GPUs before."""
+    return reservation.preemption.preemptible or reservation.preemption.asked_at is not None
 
 
 def is_preempted(reservation: Reservation) -> bool:

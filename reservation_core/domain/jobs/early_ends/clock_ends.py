@@ -5,7 +5,7 @@ from datetime import datetime
 
 from reservation_core.domain.changes import Decision, DeletePods, Record, WarningDue
 from reservation_core.domain.event_kinds import JobEventKind
-from reservation_core.domain.jobs.preemption import end_for_maintenance
+from reservation_core.domain.jobs.preemption import end_for_maintenance, waits_after_maintenance
 from reservation_core.domain.model import JobStatus, Reason, ReasonCode, Reservation
 from reservation_core.domain.short_durations import written
 
@@ -15,7 +15,7 @@ def expire(reservation: Reservation, now: datetime) -> Decision:
     if reservation.status is not JobStatus.RUNNING or reservation.ends_at is None or now < reservation.ends_at:
         return reservation, ()
     is_cut = reservation.started_at is not None and now < reservation.started_at + reservation.duration
-    if reservation.preemption.preemptible and is_cut:
+    if is_cut and waits_after_maintenance(reservation):
         return end_for_maintenance(reservation, now)
     after = replace(reservation, status=JobStatus.ENDING, outcome=JobStatus.EXPIRED, reason=reason_at_end(reservation))
     return after, (DeletePods(), Record(JobEventKind.END_REACHED))

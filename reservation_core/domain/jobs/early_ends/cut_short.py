@@ -15,7 +15,7 @@ from reservation_core.domain.changes import (
     WakePlanner,
 )
 from reservation_core.domain.event_kinds import JobEventKind
-from reservation_core.domain.jobs.preemption import end_for_maintenance
+from reservation_core.domain.jobs.preemption import end_for_maintenance, waits_after_maintenance
 from reservation_core.domain.jobs.retries import is_retried
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reason, ReasonCode, Reservation
 
@@ -61,7 +61,8 @@ def drain_before(reservation: Reservation, event: DrainBefore, now: datetime) ->
 def _run_until(reservation: Reservation, event: DrainBefore, last: datetime) -> Decision:
     ends_at = None if reservation.ends_at is None else min(reservation.ends_at, last)
     reason = reservation.reason
-    if ends_at is not None:
+    # A job that was asked for its GPUs ends for that: its reason says where in the queue it waits again.
+    if ends_at is not None and reservation.preemption.asked_at is None:
         detail = f"Running until {ends_at:%Y-%m-%dT%H:%M:%SZ} at the latest. {event.why}"
         reason = Reason(ReasonCode.MAINTENANCE, detail)
     # The end has moved, so its warnings are due again.
@@ -75,7 +76,7 @@ def _end_now(reservation: Reservation, event: DrainBefore, now: datetime) -> Dec
     if reservation.status is JobStatus.STARTING:
         detail = f"{event.why} It goes back to its place in the queue; there is nothing to do."
         after = replace(after, outcome=JobStatus.QUEUED, reason=Reason(ReasonCode.REQUEUED, detail))
-    elif reservation.preemption.preemptible:
+    elif waits_after_maintenance(reservation):
         after, effects = end_for_maintenance(after, now)
         return _ends_now(after, now), (*cut, *effects, _record(event, now))
     else:

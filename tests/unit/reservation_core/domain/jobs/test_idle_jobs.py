@@ -8,7 +8,9 @@ import pytest
 from reservation_core.domain.changes import (
     CancelRequested,
     DeletePods,
+    DrainBefore,
     Effect,
+    EndReached,
     ExtendRequested,
     GpusIdle,
     GpusNeeded,
@@ -126,6 +128,25 @@ def test_what_ends_in_its_lead_goes_to_the_end_of_the_queue() -> None:
             ReasonCode.IDLE,
         )
         assert MoveToEnd() in transition(ended, PodsGone(), at)[1]
+
+
+@pytest.mark.parametrize("preemptible", [False, True])
+@pytest.mark.parametrize("begins_after", [timedelta(0), 3 * MINUTE, 20 * MINUTE])
+def test_maintenance_in_its_lead_leaves_why_it_ends_and_where_it_waits(
+    preemptible: bool, begins_after: timedelta
+) -> None:
+    first, at = asked(), T0 + 31 * MINUTE
+    job = replace(first, preemption=replace(first.preemption, preemptible=preemptible))
+    window = DrainBefore(at + begins_after, at + HOUR, timedelta(seconds=10), "Maintenance of n1.", "root")
+    job, _ = transition(job, window, at)
+    for event in (EndReached(), GpusNeeded()):
+        for minutes in range(31, 37):
+            job, _ = transition(job, event, T0 + minutes * MINUTE)
+    assert (job.status, job.outcome, job.reason.code) == (JobStatus.ENDING, JobStatus.QUEUED, ReasonCode.IDLE)
+    assert "Its GPUs were idle" in job.reason.detail
+    assert "It goes to the end of the queue" in job.reason.detail
+    after, effects = transition(job, PodsGone(), T0 + 40 * MINUTE)
+    assert (after.status, MoveToEnd() in effects) == (JobStatus.QUEUED, True)
 
 
 def test_a_session_and_a_job_that_hangs_each_time_are_ended() -> None:
