@@ -139,13 +139,13 @@ async def _create(
         spans = await read_creations(uow, traces, [reservation])
     begun = clock.now()
     if any(gpu.claimed_by is not None for gpu in allocations):
-        spans.add(reservation, allocations, begun, begun, _CLAIMED.detail)
         await _change(held, reservation.id, StartFailed(_CLAIMED, rules.max_starts), clock)
+        spans.add(reservation, allocations, begun, begun, _CLAIMED.detail)
         return
     over = reservation.range_end is not None and reservation.range_end <= clock.now()
     if over and not await cluster.find_pods(reservation.id, pod_names(reservation)):
-        spans.add(reservation, allocations, begun, clock.now(), _RANGE_OVER.detail)
         await _change(held, reservation.id, StartFailed(_RANGE_OVER, rules.max_starts), clock)
+        spans.add(reservation, allocations, begun, clock.now(), _RANGE_OVER.detail)
         return
     if reservation.workload.unread is not None:
         await _change(held, reservation.id, StartDelayed(_UNREAD), clock)
@@ -164,8 +164,8 @@ async def _create(
         for group in (others, [spec for spec in specs if not spec.name.rank]):
             await creation.all([partial(creation.create, spec) for spec in group])
     except PodRefusedError as refusal:
-        spans.add(reservation, allocations, begun, clock.now(), refusal.reason.detail)
         await _change(held, reservation.id, StartRefused(refusal.reason), clock)
+        spans.add(reservation, allocations, begun, clock.now(), refusal.reason.detail)
     except PodNotNowError as refusal:
         await _change(held, reservation.id, StartDelayed(refusal.reason), clock)
         raise MessageNotDueError(refusal.reason.detail, rules.not_now_pause) from refusal

@@ -345,27 +345,29 @@ class Sent:
         """Nothing is open."""
 
 
+def refuse_at_commit(status: str) -> tuple[str, str]:
+    """Let the database roll back all that give a job this status."""
+    return (
+        """CREATE FUNCTION refuse_changes() RETURNS trigger LANGUAGE plpgsql AS $$
+           BEGIN RAISE EXCEPTION 'no change' USING ERRCODE = '57P01'; END $$""",
+        f"""CREATE CONSTRAINT TRIGGER refuse_changes AFTER UPDATE ON reservations DEFERRABLE INITIALLY DEFERRED
+           FOR EACH ROW WHEN (NEW.status = '{status}') EXECUTE FUNCTION refuse_changes()""",
+    )
+
+
 @pytest.mark.parametrize("nodes", [1, 2])
 async def test_a_start_that_is_rolled_back_has_no_span(world: World, nodes: int) -> None:
     job_id = await world.started(nodes=nodes)
     await world.sql("UPDATE reservations SET trace = :trace WHERE id = :id", trace=TRACE, id=job_id)
     seen = [world.cluster.show(pod(job_id, rank), RUNNING, started_at=world.clock.now()) for rank in range(nodes)]
     traces = Sent()
-    for statement in _REFUSE_AT_COMMIT:
+    for statement in refuse_at_commit("running"):
         await world.sql(statement)
     try:
         with pytest.raises(DatabaseUnavailableError):
             await observe(world.uow, world.cluster, seen, world.clock, MAX_STARTS, traces=traces)
     finally:
-        await world.sql("DROP FUNCTION refuse_starts CASCADE")
+        await world.sql("DROP FUNCTION refuse_changes CASCADE")
     assert ((await world.row(job_id)).status, traces.spans) == (JobStatus.STARTING, [])
     await observe(world.uow, world.cluster, seen, world.clock, MAX_STARTS, traces=traces)
     assert ((await world.row(job_id)).status, traces.spans) == (JobStatus.RUNNING, ["start pods"])
-
-
-_REFUSE_AT_COMMIT = (
-    """CREATE FUNCTION refuse_starts() RETURNS trigger LANGUAGE plpgsql AS $$
-       BEGIN RAISE EXCEPTION 'no start' USING ERRCODE = '57P01'; END $$""",
-    """CREATE CONSTRAINT TRIGGER refuse_starts AFTER UPDATE ON reservations DEFERRABLE INITIALLY DEFERRED
-       FOR EACH ROW WHEN (NEW.status = 'running') EXECUTE FUNCTION refuse_starts()""",
-)

@@ -12,9 +12,11 @@ from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import JobStatus, PodPhase, PodSpec, Reason, ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError, PodRefusedError
 from reservation_core.ports.queues import MessageNotDueError
+from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_core.usecases.running.perform_pod_operations import LaunchRules, perform
+from tests.integration.reservation_core.usecases.running.test_observe import TRACE, Sent, refuse_at_commit
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, LAUNCH, World, pod
 from tests.waiting import PATIENCE_S
 
@@ -223,3 +225,34 @@ async def test_a_late_word_to_make_pods_that_run_ends_nothing(world: World) -> N
     world.clock.go_on(ALLOWANCE + timedelta(seconds=60))
     await world.operate()
     assert (await world.row(job_id)).status is JobStatus.STARTING
+
+
+@pytest.mark.parametrize("cause", ["an unknown pod", "its range is over", "a refusal"])
+async def test_a_failed_start_has_its_span_once_it_is_committed(world: World, cause: str) -> None:
+    job_id = await world.submitted(duration=60)
+    await world.plan()
+    await world.sql("UPDATE reservations SET trace = :trace WHERE id = :id", trace=TRACE, id=job_id)
+    match cause:
+        case "an unknown pod":
+            [gpu] = await world.cards(job_id)
+            await world.sql(
+                "INSERT INTO unknown_pods (name, reservation_id, node, gpu_indices, detail, first_seen_at) "
+                "VALUES ('job-x-1-0', 'job-x', :node, ARRAY[0, 1, 2, 3], 'x', now())",
+                node=gpu.node,
+            )
+        case "its range is over":
+            world.clock.go_on(ALLOWANCE + timedelta(seconds=60))
+        case _:
+            world.cluster.refusal = Reason(ReasonCode.START_FAILED, "There is no such image.")
+    operation = PodOperation.model_validate({"op": "create", "id": job_id, "attempt": 1})
+    traces = Sent()
+    for statement in refuse_at_commit("ending"):
+        await world.sql(statement)
+    try:
+        with pytest.raises(DatabaseUnavailableError):
+            await perform(world.uow, world.cluster, operation, world.clock, LAUNCH, traces)
+    finally:
+        await world.sql("DROP FUNCTION refuse_changes CASCADE")
+    assert ((await world.row(job_id)).status, traces.spans) == (JobStatus.STARTING, [])
+    await perform(world.uow, world.cluster, operation, world.clock, LAUNCH, traces)
+    assert ((await world.row(job_id)).status, traces.spans) == (JobStatus.ENDING, ["wait for GPUs", "create pods"])
