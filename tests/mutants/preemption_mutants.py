@@ -38,7 +38,7 @@ PREEMPTION = (
         "a preempted job ends with its exit code",
         "A job that was asked for its GPUs waits again, whatever its exit code is",
         "reservation_core/domain/jobs/lifecycle.py",
-        "    if not ended_before_asking(reservation, event):",
+        "    if not ended_by_itself(reservation, event):",
         "    if False:",
         (f"{LIFE}::test_after_it_was_asked_it_waits_again_whatever_its_exit_code",),
     ),

@@ -65,7 +65,7 @@ from reservation_core.domain.jobs.preemption import (
     counted,
     end_signal_due,
     end_to_wait_again,
-    ended_before_asking,
+    ended_by_itself,
     explained_run,
     gpus_needed,
     is_preempted,
@@ -223,7 +223,7 @@ def _finish(reservation: Reservation, event: PodsFinished, now: datetime) -> Dec
         exit_code=event.exit_code,
         started_at=reservation.started_at or started_at,
     )
-    if not ended_before_asking(reservation, event):
+    if not ended_by_itself(reservation, event):
         # It ends because it was asked to, so that its exit code says nothing about its work.
         asked = replace(reservation, exit_code=event.exit_code)
         return end_to_wait_again(asked, now, reservation.reason.detail)
@@ -235,8 +235,8 @@ def _finish_while_ending(reservation: Reservation, event: PodsFinished, now: dat
         return reservation, ()
     outcome, reason = outcome_of(event)
     if is_preempted(reservation):
-        before = ended_before_asking(reservation, event)
-        after = replace(reservation, outcome=outcome, reason=reason) if before else reservation
+        by_itself = ended_by_itself(reservation, event)
+        after = replace(reservation, outcome=outcome, reason=reason) if by_itself else reservation
     elif reservation.outcome is JobStatus.QUEUED:
         # Its start was given up, and it ran after all. A gang's work needs all its pods.
         if reservation.nodes > 1 or (outcome is not JobStatus.SUCCEEDED and event.started_at is None):
@@ -268,7 +268,8 @@ def _fail(reservation: Reservation, reason: Reason, kind: JobEventKind) -> Decis
     asked_at = reservation.preemption.asked_at
     if asked_at is not None:  # it had nothing to do but to end and wait again
         after, effects = end_to_wait_again(reservation, asked_at, reservation.reason.detail)
-        return after, (*effects, Record(kind))
+        # How its other pods end from now on is our doing, and no end of their own.
+        return replace(after, ends_at=asked_at), (*effects, Record(kind))
     after = replace(reservation, status=JobStatus.ENDING, outcome=JobStatus.FAILED, reason=reason)
     return after, (DeletePods(), Record(kind))
 

@@ -3,7 +3,8 @@
 A preemptible job keeps its GPUs for its `min_runtime`. When others need them after that, it is asked to end: it gets
 its signal, if it named one, and has the signal's lead until its pods are ended. Whatever its exit code is then, it goes
 back to its place in the queue, and the next attempt runs its command from the start. One that had ended before it was
-asked has ended.
+asked has ended. A job that isn't preemptible may be asked as well, when its GPUs are idle: exit code 0 within the lead
+ends it.
 """
 
 from dataclasses import replace
@@ -115,7 +116,7 @@ def end_for_maintenance(reservation: Reservation, now: datetime) -> Decision:
 
 
 def waits_after_maintenance(reservation: Reservation) -> bool:
-    """Whether a job that maintenance ends waits again: a preemptible one, and one that was asked for its GPUs before."""
+    """Whether a job that maintenance ends waits again: it is preemptible, or was asked for its GPUs before."""
     return reservation.preemption.preemptible or reservation.preemption.asked_at is not None
 
 
@@ -124,12 +125,21 @@ def is_preempted(reservation: Reservation) -> bool:
     return reservation.outcome is JobStatus.QUEUED and reservation.preemption.asked_at is not None
 
 
-def ended_before_asking(reservation: Reservation, event: PodsFinished) -> bool:
-    """Whether pods had ended when their job was asked for its GPUs. Clusters may report whole seconds."""
-    asked_at = reservation.preemption.asked_at
-    if asked_at is None:
+def ended_by_itself(reservation: Reservation, event: PodsFinished) -> bool:
+    """Whether pods ended before they were asked to, or had done their work in the time that the job's signal left them.
+
+    The latter holds for jobs that aren't preemptible: their owners never chose that exit code 0 may be a checkpoint.
+    Clusters may report whole seconds.
+    """
+    terms, until = reservation.preemption, reservation.preemption.asked_at
+    if until is None:
         return True
-    return event.at < (asked_at if event.at.microsecond else asked_at.replace(microsecond=0))
+    if not terms.preemptible and event.exit_code == 0 and event.reason is None:
+        if reservation.status is JobStatus.RUNNING:
+            return True
+        if terms.signalled_at is not None and reservation.ends_at is not None:
+            until = max(until, min(terms.signalled_at + terms.lead, reservation.ends_at))
+    return event.at < (until if event.at.microsecond else until.replace(microsecond=0))
 
 
 def counted(reservation: Reservation) -> Reservation:

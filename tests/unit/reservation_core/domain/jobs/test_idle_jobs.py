@@ -1,7 +1,7 @@
 """Warnings of idle jobs, and what ends them."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -57,9 +57,8 @@ def test_it_is_not_ended_before_the_time_that_its_owner_was_told() -> None:
     assert (ended.outcome, ended.reason.code) == (JobStatus.EXPIRED, ReasonCode.IDLE)
 
 
-def back(job: Reservation) -> tuple[Reservation, tuple[Effect, ...]]:
+def back(job: Reservation, at: datetime = T0 + 31 * MINUTE) -> tuple[Reservation, tuple[Effect, ...]]:
     """After its pods have ended and are gone."""
-    at = T0 + 31 * MINUTE
     ended, _ = transition(job, PodsFinished(at, 0), at)
     return transition(ended, PodsGone(), at)
 
@@ -103,7 +102,7 @@ def test_its_signal_has_its_lead_before_it_goes_to_the_end_of_the_queue() -> Non
     assert (late.status, late.outcome, late.reason.code) == (JobStatus.ENDING, JobStatus.QUEUED, ReasonCode.IDLE)
     assert isinstance(effects[0], DeletePods)
     assert not any(isinstance(effect, SignalPods) for effect in effects)
-    after, effects = back(late)
+    after, effects = back(late, due + 6 * MINUTE)
     assert (after.status, after.preemption.times, after.preemption.signalled_at) == (JobStatus.QUEUED, 1, None)
     assert MoveToEnd() in effects
 
@@ -120,14 +119,34 @@ def test_the_signal_goes_out_once_and_ends_at_once_without_a_lead() -> None:
 
 def test_what_ends_in_its_lead_goes_to_the_end_of_the_queue() -> None:
     job, at = asked(), T0 + 31 * MINUTE
-    for event in (PodsFinished(at, 0), PodsFinished(at, 3), PodsLost("gone")):
-        ended, _ = transition(job, event, at)
+    checkpoint = replace(job, preemption=replace(job.preemption, preemptible=True))
+    ends = ((job, PodsFinished(at, 3)), (job, PodsFinished(at, 143)), (checkpoint, PodsFinished(at, 0)))
+    for row, event in (*ends, (job, PodsLost("gone"))):
+        ended, _ = transition(row, event, at)
         assert (ended.status, ended.outcome, ended.reason.code) == (
             JobStatus.ENDING,
             JobStatus.QUEUED,
             ReasonCode.IDLE,
         )
         assert MoveToEnd() in transition(ended, PodsGone(), at)[1]
+
+
+def test_work_that_is_done_in_its_lead_is_done() -> None:
+    """Its owner never chose to give GPUs back, so its exit code 0 is no checkpoint."""
+    job, due = asked(), T0 + 30 * MINUTE
+    early, late = due + 4 * MINUTE, due + 6 * MINUTE
+    # It may be seen while it runs, or once its pods are being ended.
+    ending, _ = transition(job, GpusNeeded(), due + 5 * MINUTE)
+    for row in (job, ending):
+        ended, _ = transition(row, PodsFinished(early, 0), late)
+        after, effects = transition(ended, PodsGone(), late)
+        assert (after.status, after.exit_code) == (JobStatus.SUCCEEDED, 0)
+        assert MoveToEnd() not in effects
+    # SIGTERM ended it, or whatever took its pods away: that is no end of its own.
+    lost, _ = transition(job, PodsLost("gone"), early)
+    for row, at in ((ending, late), (ending, due + 5 * MINUTE), (lost, early)):
+        ended, _ = transition(row, PodsFinished(at, 0), late)
+        assert transition(ended, PodsGone(), late)[0].status is JobStatus.QUEUED
 
 
 @pytest.mark.parametrize("preemptible", [False, True])
