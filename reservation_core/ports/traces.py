@@ -54,8 +54,9 @@ class KnownTraces:
         self._ids: dict[str, str] = {}
 
     def note(self, job: str, trace: str) -> None:
-        """Remember the trace of a job; the oldest one is forgotten where there are too many."""
-        if job not in self._ids and len(self._ids) >= self._most:
+        """Remember the trace of a job; that of the row which was read longest ago is forgotten for it."""
+        self._ids.pop(job, None)
+        if len(self._ids) >= self._most:
             self._ids.pop(next(iter(self._ids)), None)
         self._ids[job] = trace_id_of(trace)
 

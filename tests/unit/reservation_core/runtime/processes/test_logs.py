@@ -68,8 +68,8 @@ def test_a_line_within_the_work_for_a_job_has_the_trace(kept: Kept) -> None:
     assert [json.loads(line)["trace_id"] for line in kept.lines] == [ID, ID]
 
 
-def test_the_oldest_trace_is_forgotten() -> None:
+def test_the_trace_of_the_row_that_was_read_longest_ago_is_forgotten() -> None:
     known = KnownTraces(most=2)
     for job in ("a", "b", "a", "c"):
         known.note(job, TRACE)
-    assert [known.id_of(job) for job in "abc"] == [None, ID, ID]
+    assert [known.id_of(job) for job in "abc"] == [ID, None, ID]
