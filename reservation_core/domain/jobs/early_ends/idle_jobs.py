@@ -70,6 +70,12 @@ def keep(reservation: Reservation, event: KeepRequested, now: datetime) -> Decis
     if reservation.array is not None:
         words = "is an array, and its elements are warned one by one when their GPUs are idle."
         raise NotIdleError(f"{reservation.id} {words} {element_named(reservation.id)}")
+    asked_at = reservation.preemption.asked_at
+    if asked_at is not None:
+        raise NotIdleError(
+            f"{reservation.id} was asked to end at {asked_at:%Y-%m-%dT%H:%M:%SZ}, so it can't be kept any more. "
+            f"{reservation.reason.detail}"
+        )
     if reservation.status is not JobStatus.RUNNING or reservation.idle is None:
         raise NotIdleError(
             f"{reservation.id} has no warning that its GPUs are idle, so there is nothing to keep it from. "

@@ -195,3 +195,12 @@ def test_without_a_warning_there_is_nothing_to_keep() -> None:
     for row in (queued(), running(), ending):
         with pytest.raises(NotIdleError):
             transition(row, KeepRequested("alice"), T0)
+
+
+def test_a_job_that_was_asked_to_end_says_so_instead_of_being_kept() -> None:
+    with pytest.raises(NotIdleError) as refused:
+        transition(asked(), KeepRequested("alice"), T0 + 31 * MINUTE)
+    said = str(refused.value)
+    assert "was asked to end at 2030-01-01T00:30:00Z, so it can't be kept any more." in said
+    assert "Its GPUs were idle for 1h30m" in said
+    assert "ends by 2030-01-01T00:35:00Z. It goes to the end of the queue" in said
