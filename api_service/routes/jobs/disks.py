@@ -17,6 +17,7 @@ from reservation_core.contracts.base import Page, UserName
 from reservation_core.contracts.job_terms.disks import DiskChange, DiskCreate, DiskOut, DiskUseOut
 from reservation_core.domain.disks.disk_life import kept_until
 from reservation_core.ports.disks.disks import DiskRecord
+from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.disks import disks
 from reservation_core.usecases.disks.disk_owners import find_owner
 from reservation_core.usecases.repeat_lost_transactions import repeat_lost
@@ -109,7 +110,8 @@ async def change_disk(request: Request, services: Served, caller: Caller, disk: 
         changes = disks.DiskChanges(body.name, body.size, body.owner)
         return _answer(services, await disks.change_disk(uow, caller, disk, changes, bounds, now, user=user), 200)
 
-    return await once(request, caller, body.model_dump_json().encode(), services.runtime.uow, act)
+    content = _content(caller, user, body.model_dump_json())
+    return await once(request, caller, content, services.runtime.uow, act)
 
 
 @router.delete(
@@ -142,7 +144,12 @@ async def restore_disk(request: Request, services: Served, caller: Caller, disk:
     async def act(uow: UnitOfWork) -> Answer:
         return _answer(services, await disks.restore_disk(uow, caller, disk, now, user=user), 200)
 
-    return await once(request, caller, b"", services.runtime.uow, act)
+    return await once(request, caller, _content(caller, user), services.runtime.uow, act)
+
+
+def _content(caller: Principal, user: str | None, body: str = "") -> bytes:
+    """The content of a request beyond its path: another user's disk of the same name is another disk."""
+    return body.encode() if user in (None, caller.user) else f"{body} of {user}".encode()
 
 
 def _shown(services: Services, record: DiskRecord) -> DiskOut:

@@ -155,6 +155,31 @@ async def test_administrators_manage_disks_of_a_disabled_user(
     assert (handed["actor"], handed["data"]["to"]) == ("root", "bob")
 
 
+async def test_a_key_is_for_the_disk_of_one_user(
+    alice: httpx.AsyncClient, bob: httpx.AsyncClient, root: httpx.AsyncClient
+) -> None:
+    for client in (alice, bob, root):
+        await created(client)
+        assert (await client.delete(f"{DISKS}/data")).is_success
+    for key, method, path, body in (
+        ("k1", "POST", f"{DISKS}/data/restore", None),
+        ("k2", "PATCH", f"{DISKS}/data", {"size": "2Gi"}),
+    ):
+        statuses = []
+        for user in ("alice", "alice", "bob", "root", None):
+            params = {} if user is None else {"user": user}
+            answer = await root.request(method, path, params=params, json=body, headers={"Idempotency-Key": key})
+            statuses.append((answer.status_code, answer.headers.get("Idempotency-Replayed")))
+        assert statuses == [(200, None), (200, "true"), *[(409, None)] * 3], method
+    own = [
+        await root.post(f"{DISKS}/data/restore", params=params, headers={"Idempotency-Key": "own"})
+        for params in ({"user": "root"}, {})
+    ]
+    assert [answer.status_code for answer in own] == [200, 200]
+    assert own[1].headers["Idempotency-Replayed"] == "true"
+    assert [disk["name"] for disk in (await bob.get(DISKS, params={"deleted": True})).json()["items"]] == ["data"]
+
+
 async def test_what_administrators_and_others_cannot_do_is_refused(
     alice: httpx.AsyncClient, bob: httpx.AsyncClient, root: httpx.AsyncClient
 ) -> None:
