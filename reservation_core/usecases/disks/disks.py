@@ -20,7 +20,14 @@ from reservation_core.ports.disks.disks import DiskRecord
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.wakeups import Channel
-from reservation_core.usecases.disks.disk_owners import DiskOwner, find_heir, find_owner, require_room
+from reservation_core.usecases.disks.disk_owners import (
+    SMALLER_SIZE,
+    DiskOwner,
+    find_heir,
+    find_owner,
+    require_enabled,
+    require_room,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +45,7 @@ async def create_disk(
     """Store a disk of the caller, which the leader makes. Raises LimitExceededError and NameTakenError."""
     owner = await find_owner(uow, principal, None)
     await uow.disks.lock_users(owner.user_id)
-    await require_room(uow, owner, size_bytes, bounds)
+    await require_room(uow, principal, owner, size_bytes, bounds, advice=SMALLER_SIZE)
     record = await uow.disks.add(ids.new_id("disk"), owner.user_id, name, size_bytes, now)
     if record is None:
         raise NameTakenError(f"You have a disk {name} already. Choose another name, or resize that disk.")
@@ -61,8 +68,10 @@ async def change_disk(
     Raises ForbiddenError, NotFoundError, NameTakenError, LimitExceededError, DiskInUseError, UserDisabledError.
     """
     owner = await find_owner(uow, principal, user)
-    heir = owner if changes.owner is None else await find_heir(uow, principal, changes.owner)
+    heir = owner if changes.owner is None else await find_heir(uow, principal, owner, changes.owner)
     await uow.disks.lock_users(owner.user_id, heir.user_id)  # names are given one after the other
+    if changes.owner is not None:
+        await require_enabled(uow, heir)
     record = await _require(uow, owner, name)
     changed = replace(
         record,
@@ -74,7 +83,8 @@ async def change_disk(
     if is_handed_over:
         _require_unused(record)
     if is_handed_over or changed.size_bytes > record.size_bytes:
-        await require_room(uow, heir, changed.size_bytes, bounds, but=record.id)
+        advice = heir.makes_room if is_handed_over else SMALLER_SIZE
+        await require_room(uow, principal, heir, changed.size_bytes, bounds, but=record.id, advice=advice)
     # A size that the cluster refused may be taken back.
     least = record.size_bytes if record.problem is None else record.made_bytes or 0
     if changed.size_bytes < least:
@@ -89,7 +99,9 @@ async def change_disk(
     await uow.disks.change(changed, now)
     if is_handed_over:
         for subject in (owner, heir):
-            await _append(uow, principal, subject, PeopleEventKind.DISK_HANDED_OVER, changed, now, to=heir.name)
+            await _append(
+                uow, principal, subject, PeopleEventKind.DISK_HANDED_OVER, changed, now, to=heir.name, was=record.name
+            )
     else:
         await _append(uow, principal, owner, PeopleEventKind.DISK_CHANGED, changed, now)
     if changed.size_bytes > record.size_bytes and record.state is DiskState.READY:

@@ -73,7 +73,9 @@ async def test_bounds_of_a_user(alice: httpx.AsyncClient, bob: httpx.AsyncClient
     assert (refused.status_code, "1 TiB" in refused.text) == (422, True)
     for number in range(MOST_DISKS):
         await created(bob, f"d{number}", MIB)
-    assert "100 disks" in (await bob.post(DISKS, json={"name": "one-more", "size": MIB})).text
+    refused = await bob.post(DISKS, json={"name": "one-more", "size": MIB})
+    assert "You have 100 disks" in refused.text
+    assert "`gpu-dev disk list --deleted` shows when." in refused.json()["detail"]
 
 
 async def test_a_job_has_its_disk_from_its_submission_on(alice: httpx.AsyncClient, bob: httpx.AsyncClient) -> None:
@@ -152,7 +154,7 @@ async def test_administrators_manage_disks_of_a_disabled_user(
     assert [disk["name"] for disk in (await root.get(DISKS, params=of_alice)).json()["items"]] == ["data"]
     events = (await root.get("/v1/events", params={"subject": "user:bob"})).json()["items"]
     [handed] = [event for event in events if event["kind"] == "disk_handed_over"]
-    assert (handed["actor"], handed["data"]["to"]) == ("root", "bob")
+    assert (handed["actor"], handed["data"]["to"], handed["data"]["was"]) == ("root", "bob", "home")
 
 
 async def test_a_key_is_for_the_disk_of_one_user(
@@ -195,11 +197,15 @@ async def test_what_administrators_and_others_cannot_do_is_refused(
         await alice.patch(f"{DISKS}/data", json={"owner": "bob"}),
     ):
         assert (answer.status_code, "Only administrators" in answer.json()["detail"]) == (403, True), answer.text
+        assert "Leave `user` out" not in answer.text  # for commands it is `--user`
     assert (await root.get(DISKS, params={"user": "nobody-here"})).status_code == 404
     missing = await root.get(f"{DISKS}/none", params=of_alice)
     assert (missing.status_code, "alice has no disk none." in missing.json()["detail"]) == (404, True)
     full = await root.patch(f"{DISKS}/data", params=of_alice, json={"owner": "bob"})
     assert (full.status_code, "bob's disks would have" in full.json()["detail"]) == (422, True)
+    assert full.json()["detail"].endswith(
+        "Delete disks of bob and wait until they are removed, or raise GPU_DEV_DISKS__USER_BYTES."
+    )
     assert (await root.patch(f"{DISKS}/data", params=of_alice, json={"owner": "nobody-here"})).status_code == 404
     job = await submitted(alice, disks=[{"name": "data", "read_only": True}])
     used = await root.patch(f"{DISKS}/data", params=of_alice, json={"owner": "root"})
@@ -211,6 +217,32 @@ async def test_what_administrators_and_others_cannot_do_is_refused(
     assert (disabled.status_code, "bob is disabled" in disabled.json()["detail"]) == (409, True), disabled.text
     again = await root.patch(f"{DISKS}/data", params=of_alice, json={"owner": "alice"})
     assert again.status_code == 200  # she has it already
+
+
+async def test_a_disk_that_root_takes_is_refused_with_what_helps(
+    alice: httpx.AsyncClient, root: httpx.AsyncClient, app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await created(alice, size=6 * MIB)
+    await created(root, size=5 * MIB)
+
+    async def refusal(**changes: object) -> str:
+        answer = await root.patch(f"{DISKS}/data", params={"user": "alice"}, json={"owner": "root", **changes})
+        assert answer.is_client_error
+        detail: str = answer.json()["detail"]
+        return detail
+
+    assert await refusal() == "root has a disk data already. Choose another name."
+    monkeypatch.setattr(app.state.services.settings.disks, "all_bytes", 10 * MIB)
+    helps = "Delete disks of root and wait until they are removed, or raise GPU_DEV_DISKS__"
+    assert await refusal(name="more") == (
+        f"All users' disks have 5 MiB together, and 10 MiB are allowed. {helps}ALL_BYTES."
+    )
+    monkeypatch.setattr(app.state.services.settings.disks, "user_bytes", 10 * MIB)
+    said = await refusal(name="more")
+    assert (said.startswith("root's disks would have 11 MiB"), said.endswith(f"{helps}USER_BYTES.")) == (True, True)
+    grown = await root.patch(f"{DISKS}/data", json={"owner": "root", "size": 11 * MIB})
+    assert grown.json()["detail"].startswith("Your disks would have 11 MiB together")
+    assert grown.json()["detail"].endswith("Ask for a smaller size, or raise GPU_DEV_DISKS__USER_BYTES.")
 
 
 async def test_disks_of_all_users_have_a_bound(

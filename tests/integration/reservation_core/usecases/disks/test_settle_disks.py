@@ -1,7 +1,9 @@
 """Disks through kills of the leader at any moment: none is lost, and none is left that no row knows."""
 
+import asyncio
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,8 +12,8 @@ from sqlalchemy.exc import IntegrityError
 from reservation_core.adapters.identity.ids import RandomIds
 from reservation_core.domain.disks.disk_life import DiskBounds, DiskState
 from reservation_core.domain.disks.disk_uses import DiskUse
-from reservation_core.domain.errors import DiskInUseError, DomainError
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.errors import DiskInUseError, DomainError, UserDisabledError
+from reservation_core.domain.model import JobStatus, Role
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.disks.disks import DiskRecord, DiskRefusedError
 from reservation_core.usecases.disks.disks import DiskChanges, change_disk, create_disk, delete_disk, restore_disk
@@ -19,11 +21,13 @@ from reservation_core.usecases.disks.settle_disks import DiskRules, measure_disk
 from reservation_core.usecases.disks.submit_with_disks import submit_with_disks
 from tests.integration.reservation_core.usecases.world import World
 from tests.sql import sql
+from tests.waiting import eventually
 
 GIB = 2**30
 KEPT = timedelta(days=30)
 RULES = DiskRules(KEPT)
 BOUNDS = DiskBounds(100 * GIB, 1000 * GIB)
+_WAITS = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
 
 class KilledError(BaseException):
@@ -146,6 +150,31 @@ async def test_a_disk_that_could_not_be_made_goes_at_once_and_does_not_count(wor
     assert (await settled(world, store), len(store.sizes)) == (2, 1)
     async with world.uow() as uow:
         assert (await sql(uow, "SELECT count(*) FROM disks")).scalar_one() == 1
+
+
+async def test_a_user_who_is_being_disabled_gets_no_disk(world: World, store: Store) -> None:
+    disk = await created(world)
+    root = replace(world.who, user="root", user_id=-1, role=Role.ADMIN)
+    async with world.uow() as uow:
+        heir = await uow.identities.create_user("heir", Role.USER, world.clock.now())
+
+    async def give() -> None:
+        changes = DiskChanges(owner="heir")
+        async with world.uow() as uow:
+            await change_disk(uow, root, "data", changes, BOUNDS, world.clock.now(), user=world.who.user)
+
+    async with world.uow() as uow:
+        await sql(uow, "UPDATE users SET disabled_at = now() WHERE id = :id", id=heir.id)
+        giving = asyncio.create_task(give())
+        await eventually(lambda: _somebody_waits(world))
+    with pytest.raises(UserDisabledError, match="heir is disabled and gets no disks"):
+        await giving
+    assert (await shown(world)).id == disk.id
+
+
+async def _somebody_waits(world: World) -> bool:
+    async with world.uow() as uow:
+        return (await sql(uow, _WAITS)).first() is not None
 
 
 async def test_a_size_that_was_refused_may_be_taken_back_and_no_more(world: World, store: Store) -> None:
