@@ -139,10 +139,10 @@ async def delete_disk(services: Served, caller: Caller, disk: Name, user: OfUser
 )
 async def restore_disk(request: Request, services: Served, caller: Caller, disk: Name, user: OfUser = None) -> Response:
     """Restore the disk of this name that was deleted last."""
-    now = services.runtime.clock.now()
+    bounds, now = services.settings.disks.bounds, services.runtime.clock.now()
 
     async def act(uow: UnitOfWork) -> Answer:
-        return _answer(services, await disks.restore_disk(uow, caller, disk, now, user=user), 200)
+        return _answer(services, await disks.restore_disk(uow, caller, disk, bounds, now, user=user), 200)
 
     return await once(request, caller, _content(caller, user), services.runtime.uow, act)
 

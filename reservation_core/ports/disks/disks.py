@@ -40,6 +40,11 @@ class DiskRecord:
     uses: tuple[DiskInUse, ...] = ()
 
     @property
+    def is_given_up(self) -> bool:
+        """Whether it could not be made and was deleted: it does not count any more."""
+        return self.deleted_at is not None and self.made_bytes is None and self.problem is not None
+
+    @property
     def is_full(self) -> bool:
         """Whether there was more on it than its size when that was measured."""
         return self.used_bytes is not None and self.used_bytes > self.size_bytes

@@ -126,11 +126,11 @@ async def delete_disk(
 
 
 async def restore_disk(
-    uow: UnitOfWork, principal: Principal, name: str, now: datetime, *, user: str | None = None
+    uow: UnitOfWork, principal: Principal, name: str, bounds: DiskBounds, now: datetime, *, user: str | None = None
 ) -> DiskRecord:
-    """Restore the disk of that name that the caller, or `user`, deleted last.
+    """Restore the disk of that name that the caller, or `user`, deleted last. One that was given up counts again.
 
-    Raises ForbiddenError, NotFoundError and NameTakenError.
+    Raises ForbiddenError, NotFoundError, NameTakenError and LimitExceededError.
     """
     owner = await find_owner(uow, principal, user)
     await uow.disks.lock_users(owner.user_id)
@@ -145,6 +145,9 @@ async def restore_disk(
         raise NameTakenError(
             f"{owner.has} another disk {name} now. Rename it first: `gpu-dev disk rename {name} NEW{owner.option}`."
         )
+    if record.is_given_up:
+        advice = "Create a smaller disk instead"
+        await require_room(uow, principal, owner, record.size_bytes, bounds, but=record.id, advice=advice)
     await uow.disks.change(replace(record, deleted_at=None), now)
     await _append(uow, principal, owner, PeopleEventKind.DISK_RESTORED, record, now)
     return await _require(uow, owner, name)

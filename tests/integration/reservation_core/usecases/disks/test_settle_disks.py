@@ -12,7 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from reservation_core.adapters.identity.ids import RandomIds
 from reservation_core.domain.disks.disk_life import DiskBounds, DiskState
 from reservation_core.domain.disks.disk_uses import DiskUse
-from reservation_core.domain.errors import DiskInUseError, DomainError, UserDisabledError
+from reservation_core.domain.errors import DiskInUseError, DomainError, LimitExceededError, UserDisabledError
 from reservation_core.domain.model import JobStatus, Role
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.disks.disks import DiskRecord, DiskRefusedError
@@ -27,6 +27,7 @@ GIB = 2**30
 KEPT = timedelta(days=30)
 RULES = DiskRules(KEPT)
 BOUNDS = DiskBounds(100 * GIB, 1000 * GIB)
+NO_ROOM = DiskBounds(0, 0)
 _WAITS = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 
 
@@ -118,7 +119,7 @@ async def test_a_disk_is_made_kept_after_its_deletion_and_then_removed(world: Wo
     world.clock.go_on(KEPT - timedelta(seconds=1))
     assert (await settled(world, store), list(store.sizes)) == (0, [disk.id])
     async with world.uow() as uow:
-        await restore_disk(uow, world.who, "data", world.clock.now())
+        await restore_disk(uow, world.who, "data", NO_ROOM, world.clock.now())  # it has counted all the time
     await deleted(world)
     world.clock.go_on(KEPT)
     assert (await settled(world, store), store.sizes) == (1, {})
@@ -150,6 +151,32 @@ async def test_a_disk_that_could_not_be_made_goes_at_once_and_does_not_count(wor
     assert (await settled(world, store), len(store.sizes)) == (2, 1)
     async with world.uow() as uow:
         assert (await sql(uow, "SELECT count(*) FROM disks")).scalar_one() == 1
+
+
+@pytest.mark.parametrize(
+    ("bounds", "says"),
+    [
+        (DiskBounds(10 * GIB, 1000 * GIB), "Your disks would have 19 GiB together"),
+        (DiskBounds(1000 * GIB, 10 * GIB), "All users' disks have 9 GiB together"),
+    ],
+)
+async def test_a_disk_that_was_given_up_is_restored_where_there_is_room(
+    world: World, store: Store, bounds: DiskBounds, says: str
+) -> None:
+    store.full = True
+    disk = await created(world, size=10 * GIB)
+    await settled(world, store)
+    await deleted(world)
+    await created(world, "other", 9 * GIB)
+    async with world.uow() as uow:
+        with pytest.raises(LimitExceededError) as refused:
+            await restore_disk(uow, world.who, "data", bounds, world.clock.now())
+    assert says in str(refused.value)
+    assert "Create a smaller disk instead, or ask an administrator for room." in str(refused.value)
+    async with world.uow() as uow:
+        enough = DiskBounds(19 * GIB, 19 * GIB)
+        restored = await restore_disk(uow, world.who, "data", enough, world.clock.now())
+    assert (restored.id, restored.state) == (disk.id, DiskState.CREATING)
 
 
 async def test_a_user_who_is_being_disabled_gets_no_disk(world: World, store: Store) -> None:
@@ -265,7 +292,7 @@ async def test_histories_with_kills_leave_no_orphan_and_lose_nothing(world: Worl
                         await deleted(world, name)
                     case 2:
                         async with world.uow() as uow:
-                            await restore_disk(uow, world.who, name, world.clock.now())
+                            await restore_disk(uow, world.who, name, BOUNDS, world.clock.now())
                     case 3:
                         jobs.append(await with_disk(world, DiskUse(name, "/x", read_only=chance.random() < 0.5)))
                     case 4 if jobs:
