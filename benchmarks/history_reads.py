@@ -46,7 +46,7 @@ BY_KEY = frozenset(
     principal_of_token server_key add_server_key lock_user_of_keys ssh_key_by_fingerprint add_ssh_key remove_ssh_key
     lock_user_of_secrets replace_user_secret add_user_secret remove_user_secret user_secrets_named
     sealed_user_secrets reseal_user_secret
-    lock_users_of_disks lock_room_for_disks lock_disks_named disk_totals_of disk_bytes_in_all
+    lock_users_of_disks lock_room_for_disks lock_disks_named disk_totals_of
     add_disk disk_named disks_named change_disk end_uses_of_disks add_disk_uses
     begin_disk_removal note_disk_made note_disk_failure remove_disk note_disk_use
     owners_of_ssh_key touch_ssh_key lock_user_to_share_with add_job_share remove_job_share remove_job_shares_of_user
@@ -205,6 +205,7 @@ def _timers(now: datetime) -> dict[str, list[Values]]:
         "user_secrets_of_former_keys": [
             {"keys": keys, "user_id": 0, "name": "", "limit": 100} for keys in ([], ["0" * 8])
         ],
+        "disk_bytes_in_all": [{"but": but} for but in ("", "disk-none")],
         "end_disk_uses": [{"now": now, "limit": 50}],
         "disks_to_settle": [{"deleted_before": now - timedelta(days=30), "failed_before": now, "limit": 50}],
         "disks_to_measure": [{"measured_before": now - timedelta(minutes=1), "limit": 50}],
