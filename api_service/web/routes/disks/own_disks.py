@@ -87,12 +87,16 @@ async def restore_disk(visit: Visit) -> Response:
     return visit.go("/disks", f"The disk {disk.name} is restored, with what was on it.")
 
 
-def restorable(deleted: Sequence[DiskOut]) -> list[DiskOut]:
-    """Of each name the disk that was deleted last, unless it is being removed: restoring a name means that one."""
+def restorable(disks: Sequence[DiskOut], deleted: Sequence[DiskOut]) -> list[DiskOut]:
+    """Of each name the disk that was deleted last: restoring a name means that one. Not what is being removed.
+
+    A name that one of `disks` has now is not free.
+    """
+    taken = {disk.name for disk in disks}
     last: dict[str, DiskOut] = {}
     for disk in sorted(deleted, key=lambda disk: disk.deleted_at or disk.created_at):
         last[disk.name] = disk
-    return [disk for disk in last.values() if disk.state is DiskState.DELETED]
+    return [disk for disk in last.values() if disk.state is DiskState.DELETED and disk.name not in taken]
 
 
 def _losses(visit: Visit, disk: DiskOut) -> list[str]:
@@ -118,7 +122,8 @@ async def _list_page(visit: Visit, typed: Mapping[str, str], problem: RestProble
         status=200 if problem is None else problem.status,
         disks=disks,
         deleted=deleted,
-        restorable=restorable(deleted),
+        restorable=restorable(disks, deleted),
+        taken={disk.name for disk in disks},
         unsettled=any(disk.state in _UNSETTLED for disk in (*disks, *deleted)),
         bounds=visit.services.settings.disks.bounds,
         fields=typed,

@@ -125,8 +125,14 @@ async def test_of_two_deleted_disks_of_a_name_the_last_one_is_restored(
     await browser.send("/disks/data/restore", key="k")
     [disk] = (await alice.get(DISKS)).json()["items"]
     assert disk["size"] == 2 * 2**30
+    page = await browser.get("/disks")
+    assert "/disks/data/restore" not in page
+    assert "Rename your disk data first." in words(page)
     refused = await browser.send("/disks/data/restore", key="k2")
     assert (refused.status_code, "You have another disk data now." in words(refused.text)) == (409, True)
+    await browser.send("/disks/data", name="other", size="2Gi")
+    page = await browser.get("/disks")
+    assert (page.count('action="/disks/data/restore"'), "first." in words(page)) == (1, False)
 
 
 async def test_a_disk_is_created_once_by_two_clicks(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
