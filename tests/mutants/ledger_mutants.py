@@ -68,6 +68,14 @@ LEDGER = (
         (POSTGRES + "policy/test_given_back.py::test_what_was_given_back_is_history",),
     ),
     Mutant(
+        "a disk goes away under its job",
+        "A disk that a job has is not handed over",
+        MIGRATIONS + "005x/0056_disk_owners.sql",
+        "    IF EXISTS (SELECT FROM disk_uses WHERE disk_id = OLD.id) THEN",
+        "    IF false THEN",
+        (USECASES + "disks/test_settle_disks.py::test_the_database_keeps_one_writer_and_disks_of_open_jobs",),
+    ),
+    Mutant(
         "a user's own order",
         "A user or a type of GPU has no order of the queue",
         MIGRATIONS + "004x/0041_queue_order.py",
