@@ -37,7 +37,10 @@ _NOT_LOGGED = frozenset({"/healthz", "/readyz", "/static/{digest}/{name}"})
 
 
 class _Entry(NamedTuple):
-    """The fields of a line that waits to be written. Plain values: a request's scope would keep much more alive."""
+    """The fields of a line that waits to be written. Plain values: a request's scope would keep much more alive.
+
+    `of_user`: whose things an administrator looks at, where the path does not say it.
+    """
 
     counted: float
     request_id: str
@@ -51,6 +54,7 @@ class _Entry(NamedTuple):
     path: str
     status: int
     seconds: float
+    of_user: str | None
 
 
 def name_user(scope: MutableMapping[str, Any], user: str, token: str | None) -> None:
@@ -95,6 +99,7 @@ class AccessLog:
             scope["path"][:_LONGEST_PATH],
             status,
             seconds,
+            scope.get("of_user"),
         )
         self._entries.append(entry)
 
@@ -148,6 +153,8 @@ class AccessLog:
             "route": entry.route,
             "path": entry.path,
         }
+        if entry.of_user is not None:
+            texts["of_user"] = entry.of_user
         fields = [f'"{name}": {"null" if text is None else _quoted(text)}' for name, text in texts.items()]
         ms = round(entry.seconds * 1000, 1)
         return f'{{"event": "access", {", ".join(fields)}, "status": {entry.status}, "ms": {ms}}}'

@@ -19,7 +19,7 @@ from reservation_core.domain.disks.disk_life import kept_until
 from reservation_core.ports.disks.disks import DiskRecord
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.disks import disks
-from reservation_core.usecases.disks.disk_owners import find_owner
+from reservation_core.usecases.disks.disk_owners import DiskOwner, find_owner
 from reservation_core.usecases.repeat_lost_transactions import repeat_lost
 
 router = APIRouter(prefix="/v1/disks", tags=["disks"])
@@ -62,11 +62,13 @@ async def create_disk(request: Request, services: Served, caller: Caller) -> Res
 
 
 @router.get("", response_model=Page[DiskOut], summary="List disks", responses=problems(400, 403, 404))
-async def list_disks(services: Served, caller: Caller, query: Annotated[DisksQuery, Query()]) -> Response:
+async def list_disks(
+    request: Request, services: Served, caller: Caller, query: Annotated[DisksQuery, Query()]
+) -> Response:
     """Your disks by name. Administrators name a user to list the user's, also of a disabled one."""
     key = decode(_LIST, query.cursor, (str, str))
     async with services.runtime.uow() as uow:
-        owner = await find_owner(uow, caller, query.user)
+        owner = await _owner(request, uow, caller, query.user)
         found = await uow.disks.page(
             owner.user_id,
             deleted=query.deleted,
@@ -82,10 +84,10 @@ async def list_disks(services: Served, caller: Caller, query: Annotated[DisksQue
 
 
 @router.get("/{disk}", response_model=DiskOut, summary="Look at a disk", responses=problems(403, 404))
-async def get_disk(services: Served, caller: Caller, disk: Name, user: OfUser = None) -> Response:
+async def get_disk(request: Request, services: Served, caller: Caller, disk: Name, user: OfUser = None) -> Response:
     """One disk, with the jobs that have it."""
     async with services.runtime.uow() as uow:
-        owner = await find_owner(uow, caller, user)
+        owner = await _owner(request, uow, caller, user)
         record = await uow.disks.named(owner.user_id, disk)
     if record is None:
         raise owner.no_disk(disk)
@@ -145,6 +147,14 @@ async def restore_disk(request: Request, services: Served, caller: Caller, disk:
         return _answer(services, await disks.restore_disk(uow, caller, disk, bounds, now, user=user), 200)
 
     return await once(request, caller, _content(caller, user), services.runtime.uow, act)
+
+
+async def _owner(request: Request, uow: UnitOfWork, caller: Principal, user: str | None) -> DiskOwner:
+    """The user whose disks are looked at; the access log names another one than the caller."""
+    owner = await find_owner(uow, caller, user)
+    if not owner.is_caller:
+        request.scope["of_user"] = owner.name
+    return owner
 
 
 def _content(caller: Principal, user: str | None, body: str = "") -> bytes:

@@ -59,6 +59,24 @@ async def test_every_request_leaves_a_line(
     assert stat.S_IMODE((settings.home / "access.log").stat().st_mode) == 0o600
 
 
+async def test_whose_disks_an_administrator_looked_at_is_written_down(
+    app: FastAPI, settings: ApiSettings, calling: Callable[[str], httpx.AsyncClient]
+) -> None:
+    root = calling("root")
+    assert (await calling("alice").post("/v1/disks", json={"name": "data", "size": "1Gi"})).status_code == 201
+    for path in ("/v1/disks", "/v1/disks/data", "/v1/disks/none"):
+        await root.get(path, params={"user": "alice"})
+    await root.get("/v1/disks", params={"user": "root"})
+    await calling("bob").get("/v1/disks", params={"user": "alice"})
+    found = [(line["user"], line["status"], line.get("of_user", "")) for line in await lines(app, settings)]
+    assert found == [
+        ("alice", 201, ""),
+        *(("root", status, "alice") for status in (200, 200, 404)),
+        ("root", 200, ""),
+        ("bob", 403, ""),
+    ]
+
+
 async def test_who_lacks_a_scope_is_written_down_too(
     app: FastAPI, settings: ApiSettings, calling: Callable[[str], httpx.AsyncClient]
 ) -> None:
