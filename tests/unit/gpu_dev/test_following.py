@@ -196,7 +196,7 @@ def test_a_table_says_what_its_places_count_where_two_are_the_same() -> None:
     one, other = a_job(queue_position=1), a_job(queue_position=1, gpu_type="a100")
     running = a_job(queue_position=None)
     assert place_note([one, other, running], Format.WIDE).strip() == (
-        "PLACE counts the jobs that ask for the same type of GPU."
+        "PLACE counts the jobs of one queue: each type of GPU has its own, and so has each booking."
     )
     assert place_note([one, running, running], Format.TABLE) == ""
     assert place_note([one, other], Format.JSON) == ""
