@@ -22,8 +22,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PY := .venv/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --no-input
-# Many tests wait for processes: seven at once finish sooner, also on two cores.  WORKERS= runs them one by one.
-WORKERS ?= -n 7 --dist=worksteal
+# Many tests wait for processes: five at once finish sooner, also on two cores.  WORKERS= runs them one by one.
+WORKERS ?= -n 5 --dist=worksteal
 RUN := .venv/.runtime-is-installed
 DEV := .venv/.dev-is-installed
 
