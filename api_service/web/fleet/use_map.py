@@ -18,8 +18,8 @@ from reservation_core.ports.nodes.cards_now import GpuNow
 MOST_CELLS = 4096
 """Of more GPUs, groups are shown as counts alone."""
 MOST_IN_BLOCK = 256
+"""Cells that a browser shows in one frame, where there are more than it draws at once."""
 MOST_AT_ONCE = 1024
-"""Cells that a browser shows in one frame."""
 
 
 class UseStep(StrEnum):
