@@ -14,7 +14,7 @@ HELD_AT_MOST = timedelta(minutes=10)
 """A step that puts the ledger's time further from the clock is not corrected: bookings would be too far off."""
 
 PATIENCE = timedelta(seconds=20)
-"""When a process without the lease adopts a step: by then a new leader would have corrected it."""
+"""When a process without the lease adopts a step: by then whoever may correct it would have done so."""
 
 PATIENCE_AFTER_RECORD = timedelta(seconds=3)
 """The same after a recorded step: the leader corrects a further one sooner."""
@@ -34,9 +34,9 @@ class StepVerdict(StrEnum):
     ADOPT = "adopt"
     """Use the database's time from now on."""
     COUNT_ON = "count_on"
-    """Use the process's own count: the leader is about to correct a step."""
+    """Use the process's own count: the step is being recorded."""
     MAKE_UP = "make_up"
-    """Correct the step: this is the leader."""
+    """Correct the step, if this process may: the leader may, and while nobody holds the lease any process."""
 
 
 def verdict(off: timedelta, took: timedelta, pending: timedelta, *, leads: bool, recorded: bool) -> StepVerdict:
@@ -50,6 +50,6 @@ def verdict(off: timedelta, took: timedelta, pending: timedelta, *, leads: bool,
         return StepVerdict.IGNORE
     if abs(off) < STEP:
         return StepVerdict.ADOPT
-    if leads:
-        return StepVerdict.ADOPT if recorded else StepVerdict.MAKE_UP
-    return StepVerdict.ADOPT if pending >= (PATIENCE_AFTER_RECORD if recorded else PATIENCE) else StepVerdict.COUNT_ON
+    if not recorded:
+        return StepVerdict.MAKE_UP if leads or pending < PATIENCE else StepVerdict.ADOPT
+    return StepVerdict.ADOPT if leads or pending >= PATIENCE_AFTER_RECORD else StepVerdict.COUNT_ON

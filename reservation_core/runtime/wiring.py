@@ -17,7 +17,7 @@ from reservation_core.adapters.local.sessions.pod_streams import LocalPodStreams
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.adapters.postgres.connection.migrating import require_migrated
 from reservation_core.adapters.postgres.connection.queues import open_client
-from reservation_core.adapters.postgres.connection.shared_clock import SharedClock
+from reservation_core.adapters.postgres.connection.shared_clock import ASK_EVERY_S, SharedClock
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.request_terms import MILLI, Share
@@ -197,7 +197,7 @@ async def open_runtime(
         await closing.enter_async_context(
             beside(hearing.keep(lambda: wakeups.run(hearing.note_success)), name="wake-ups")
         )
-        keeping_time = loops["clock"].repeat(clock.ask_next)
+        keeping_time = loops["clock"].repeat(clock.ask_next, longest_s=ASK_EVERY_S)
         await closing.enter_async_context(beside(keeping_time, name="clock"))
         client = await open_client(engine)
         uow = UnitOfWorkFactory(engine, client, wakeups, clock, sealing)

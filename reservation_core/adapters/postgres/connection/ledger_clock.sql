@@ -11,11 +11,15 @@ SELECT holder IS NULL OR expires_at BETWEEN t.at AND t.at + make_interval(secs =
 FROM planner_lease, (SELECT ledger_now() AS at) AS t;
 
 -- name: hold_ledger_time
--- Let the ledger's time go on as the leader has counted it, although the database's clock stepped by so many seconds. Where
+-- Let the ledger's time go on as a process has counted it, although the database's clock stepped by so many seconds. Where
 -- the two would be too far apart then, the ledger's time steps, too. Messages that a step back would hide for as long are
 -- shown when they would have been. Nothing is done if a step was recorded since `record`: it may be the same one.
+-- Without an epoch another process has counted, and it is done only if nobody leads by the time that it has counted. (One
+-- whose machine stood still is behind: for that one, the leader's lease has not run out.)
 WITH fence AS (
-    SELECT epoch FROM planner_lease WHERE epoch = :epoch FOR SHARE
+    SELECT epoch FROM planner_lease
+    WHERE CASE WHEN CAST(:epoch AS bigint) IS NULL THEN expires_at <= CAST(:counted AS timestamptz) ELSE epoch = :epoch END
+    FOR SHARE
 ), time AS MATERIALIZED (
     SELECT t.wall, t.at, abs(extract(epoch FROM t.at - t.wall) - CAST(:by_s AS float8)) <= :most_s AS held
     FROM (SELECT clock_timestamp() AS wall, ledger_now() AS at) AS t

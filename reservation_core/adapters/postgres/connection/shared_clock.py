@@ -4,7 +4,8 @@ Components run on several machines whose clocks differ and are set now and then;
 all. So the time is asked of the database, and from then on only counted: a step of a machine's clock changes nothing.
 
 The database's own clock may step, too. A process that was there before sees it at its next question and counts on; the
-leader writes down how far the clock stepped, and the ledger's time goes on evenly for all (see migration 0021).
+leader, or while nobody leads the first to see it, writes down how far the clock stepped, and the ledger's time goes on
+evenly for all (see migration 0021).
 """
 
 import asyncio
@@ -34,7 +35,8 @@ from reservation_core.ports.clock import Clock
 ASK_EVERY_S = 1.0
 """How often the database is asked what time it is."""
 _QUESTIONS = 3
-_CONFIRMED_WITHIN_S = 3.0
+_CONFIRMED_WITHIN_S = 5.0
+"""A lease runs out within 3 s, and a process that lives asks within a further one."""
 _ASKED_AGAIN_AFTER_S = 0.25
 _log = structlog.get_logger(__name__)
 
@@ -115,7 +117,8 @@ class SharedClock:
     async def begin(self) -> None:
         """Take over the ledger's time for the first time, if need be after a moment's wait for the leader.
 
-        A leader makes up for a step within a second or so. Raises DatabaseUnavailableError.
+        A leader makes up for a step within a second or so, another process when a dead leader's lease has run out.
+        Raises DatabaseUnavailableError.
         """
         until = self._counted() + _CONFIRMED_WITHIN_S
         async with self._connected() as connection:
@@ -160,10 +163,8 @@ class SharedClock:
                     return
                 case StepVerdict.ADOPT:
                     self._take(answer)
-                case StepVerdict.MAKE_UP if epoch is not None:
-                    await self._make_up(connection, epoch, off, answer.record)
                 case StepVerdict.MAKE_UP:
-                    return
+                    await self._make_up(connection, epoch, off, answer.record)
                 case unknown:
                     assert_never(unknown)
 
@@ -185,20 +186,23 @@ class SharedClock:
         self._known = False
         self.doubt()
 
-    async def _make_up(self, connection: AsyncConnection, epoch: int, off: timedelta, record: str) -> None:
+    async def _make_up(self, connection: AsyncConnection, epoch: int | None, off: timedelta, record: str) -> None:
         held = await self._hold(connection, epoch, off, record)
         if held is None:
-            return  # another process leads by now, or did when it recorded this step
+            return  # another process leads, or has recorded this step
         self._pending = None
         if held.held:
             self._record = held.record
         else:
             self._take(await self._question(connection))
 
-    async def _hold(self, connection: AsyncConnection, epoch: int, off: timedelta, record: str) -> Row[Any] | None:
+    async def _hold(
+        self, connection: AsyncConnection, epoch: int | None, off: timedelta, record: str
+    ) -> Row[Any] | None:
         """Whether the ledger's time goes on as before, and what it goes by; None if nothing was done about it."""
         parameters = {
             "epoch": epoch,
+            "counted": self.now(),
             "by_s": off.total_seconds(),
             "most_s": HELD_AT_MOST.total_seconds(),
             "record": record,

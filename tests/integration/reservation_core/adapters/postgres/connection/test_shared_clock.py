@@ -108,10 +108,10 @@ class Leader:
             found: datetime = (await connection.execute(text("SELECT ledger_now()"))).scalar_one()
         return found
 
-    async def acquire(self) -> int:
+    async def acquire(self, ttl: timedelta = timedelta(seconds=3)) -> int:
         """Take the lease."""
         async with self.engine.begin() as connection:
-            epoch = await Planning(connection, self.clock).acquire("leader", timedelta(seconds=3))
+            epoch = await Planning(connection, self.clock).acquire("leader", ttl)
         assert epoch is not None
         return epoch
 
@@ -145,14 +145,70 @@ async def test_a_step_of_the_databases_clock_is_none_of_the_ledgers(leader: Lead
 
 
 @pytest.mark.parametrize("by", [FIVE_MINUTES, -FIVE_MINUTES])
-async def test_without_the_lease_a_step_is_counted_over_and_adopted_in_the_end(leader: Leader, by: timedelta) -> None:
+async def test_beside_a_leader_a_step_is_counted_over_and_adopted_in_the_end(leader: Leader, by: timedelta) -> None:
+    await leader.acquire(2 * PATIENCE)
     await leader.time.go_on(by)
     await leader.clock.ask()
     assert leader.clock.now() == START
     assert leader.clock.judged(START + by) == START
+    assert await leader.ledger_now() == START + by
     await leader.go_on(PATIENCE)
     await leader.clock.ask()
     assert leader.clock.now() == START + PATIENCE + by
+
+
+@pytest.mark.parametrize("by", [FIVE_MINUTES, -FIVE_MINUTES])
+@pytest.mark.parametrize("before", ["killed", "stopped", "never there"])
+async def test_while_nobody_leads_a_step_is_made_up_for_by_who_lives(
+    leader: Leader, before: str, by: timedelta
+) -> None:
+    """Whoever leads next begins with the right time, and so does nobody before the former leader's lease is out."""
+    if before != "never there":
+        epoch = await leader.acquire()
+        if before == "stopped":
+            async with leader.engine.begin() as connection:
+                await Planning(connection, leader.clock).release(epoch)
+    await leader.time.go_on(by)
+    await leader.clock.ask()
+    passed = timedelta(0)
+    if before == "killed":
+        assert await leader.ledger_now() == START + by
+        passed = SECOND * 3
+        await leader.go_on(passed)
+        await leader.clock.ask()
+    assert leader.clock.now() == await leader.ledger_now() == START + passed
+    late = SharedClock(leader.engine, SettableClock())
+    await late.adopt()
+    assert abs(late.now() - START - passed) < SECOND
+
+
+async def test_a_process_whose_machine_stood_still_makes_up_for_nothing(leader: Leader) -> None:
+    """It is behind: by its count the lease of the leader, who has renewed it meanwhile, has not run out."""
+    slept = Leader(leader.engine, leader.url, leader.time)
+    await slept.clock.begin()
+    await leader.go_on(FIVE_MINUTES)
+    await leader.acquire()
+    await slept.clock.ask()
+    assert await leader.ledger_now() == START + FIVE_MINUTES
+    slept.counted.seconds += PATIENCE.total_seconds()
+    await slept.clock.ask()
+    assert slept.clock.now() == START + FIVE_MINUTES
+
+
+async def test_a_process_that_begins_waits_for_who_lives(leader: Leader) -> None:
+    """All processors are dead, and the clock steps: their lease has to run out before anybody may correct it."""
+    await leader.acquire()
+    await leader.time.go_on(FIVE_MINUTES)
+    counted = Counted()
+    late = SharedClock(leader.engine, SettableClock(), counted)
+    begins = asyncio.create_task(late.begin())
+    await eventually(lambda: _idle(leader.engine))
+    leader.counted.seconds += 4
+    counted.seconds += 4
+    await leader.clock.ask()
+    counted.seconds += 4
+    await begins
+    assert abs(late.now() - START) < FIVE_MINUTES / 2
 
 
 async def test_a_former_leader_makes_up_for_nothing(leader: Leader) -> None:
@@ -186,6 +242,13 @@ async def _waits(engine: AsyncEngine) -> bool:
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     async with engine.connect() as connection:
         found: int = (await connection.execute(text(waiting))).scalar_one()
+    return found == 1
+
+
+async def _idle(engine: AsyncEngine) -> bool:
+    asked = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%AS confirmed%'"
+    async with engine.connect() as connection:
+        found: int = (await connection.execute(text(asked + " AND state = 'idle'"))).scalar_one()
     return found == 1
 
 
