@@ -11,7 +11,7 @@ from reservation_core.domain.model import PodSpec, Reason, ReasonCode
 from reservation_core.ports.clock import Clock
 
 CONTROLLER = "gpu-dev-server"
-_PER_S = 10.0
+_PER_S = 5.0
 """While many jobs start at once, their pods matter more to the API server than Events about them."""
 _LATE_AT_MOST_S = 30
 _NORMAL_ENDS = frozenset(
@@ -36,7 +36,13 @@ class PodEvents:
         self._writing: asyncio.Task[None] | None = None
 
     def created(self, spec: PodSpec, about: Regarding, attach: GpuAttach) -> None:
-        """Write which GPUs a pod has (their number with `device-plugin`), for which user and until when."""
+        """Write which GPUs a pod has (their number with `device-plugin`), for which user and until when.
+
+        Not for pods that start while too many Events wait: why pods end matters more.
+        """
+        if self._writer.is_full():
+            self._writer.left_out += 1
+            return
         self._write(about, "GPUsAssigned", _assigned(spec, attach), action="Create", warning=False)
 
     def ending(self, about: Regarding, why: Reason) -> None:

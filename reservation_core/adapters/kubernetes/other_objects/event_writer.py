@@ -68,9 +68,13 @@ class EventWriter:
         self._more = asyncio.Event()
         self.left_out = 0
 
+    def is_full(self) -> bool:
+        """Whether the next Event that is queued drops the oldest."""
+        return len(self._waiting) == self._waiting.maxlen
+
     def add(self, about: Regarding, reason: str, note: str, *, action: str, warning: bool) -> None:
         """Queue an Event. `reason` and `action` are in CamelCase."""
-        if len(self._waiting) == self._waiting.maxlen:
+        if self.is_full():
             self.left_out += 1
         self._waiting.append(_Note(about, reason, note, action, warning, self._clock.now()))
         self._more.set()
