@@ -1,4 +1,6 @@
-"""What looks at the use of this machine's GPUs, by the settings."""
+"""What looks at the use of GPUs, by the settings."""
+
+from typing import assert_never
 
 from reservation_core.adapters.local.gpu_use.nvml_sampler import NvmlSampler
 from reservation_core.adapters.local.gpu_use.playback import Playback
@@ -13,14 +15,27 @@ NVML_LIMIT_S = 3.0
 
 
 def open_gpu_sampler(settings: CommonSettings) -> GpuSampler | None:
-    """The driver for real GPUs, or a recording for simulated ones; None where there are no samples.
+    """What samples the cluster's GPUs; None where there are no samples. Raises SettingsError."""
+    match settings.cluster:
+        case ClusterKind.LOCAL:
+            return open_driver(settings)
+        case ClusterKind.KUBERNETES:
+            if settings.kubernetes.agent_port is None:
+                return None
+            from reservation_core.runtime import kubernetes  # noqa: PLC0415 -- loads the client, see wiring.py
+
+            return kubernetes.open_agent_samples(settings, settings.kubernetes.agent_port)
+        case _:
+            assert_never(settings.cluster)
+
+
+def open_driver(settings: CommonSettings, node: str | None = None) -> GpuSampler | None:
+    """The driver for real GPUs of this machine, or a recording for simulated ones of a node; None without a recording.
 
     Raises SettingsError.
     """
-    if settings.cluster is not ClusterKind.LOCAL:
-        return None
     try:
-        inventory = LocalInventory(settings.local_gpus)
+        inventory = LocalInventory(settings.local_gpus, node)
         if settings.local_use is None:
             return None if inventory.simulated else NvmlSampler(NVML_LIMIT_S)
         if not inventory.simulated:

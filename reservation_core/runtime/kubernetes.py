@@ -7,6 +7,7 @@ from reservation_core.adapters.kubernetes.api_server.credentials import Credenti
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.jobs.cluster import ClusterRules, KubernetesCluster
 from reservation_core.adapters.kubernetes.jobs.foreign_pods import ForeignRules
+from reservation_core.adapters.kubernetes.nodes.agent_samples import AgentSamples
 from reservation_core.adapters.kubernetes.nodes.node_reports import NodeRules
 from reservation_core.adapters.kubernetes.other_objects.disk_claims import ClaimRules, DiskClaims
 from reservation_core.adapters.kubernetes.pods.built_pods import PodRules
@@ -15,6 +16,7 @@ from reservation_core.adapters.kubernetes.pods.pod_defaults import read_pod_defa
 from reservation_core.adapters.kubernetes.sessions.pod_streams import KubernetesPodStreams
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.sessions.pod_streams import PodStreams
+from reservation_core.runtime.lease_namespace import lease_namespace
 from reservation_core.runtime.settings.components import CommonSettings
 
 
@@ -26,6 +28,11 @@ def open_kubernetes(settings: CommonSettings, clock: Clock) -> KubernetesCluster
 def open_pod_streams(settings: CommonSettings) -> PodStreams:
     """The ways into the pods of the settings' namespace, without a request. Raises KubeconfigError."""
     return KubernetesPodStreams(open_transport(settings), settings.kubernetes.namespace)
+
+
+def open_agent_samples(settings: CommonSettings, port: int) -> AgentSamples:
+    """The samples of node agents in this pod's own namespace, without a request. Raises KubeconfigError."""
+    return AgentSamples(open_transport(settings), lease_namespace(None), port)
 
 
 def open_disk_claims(settings: CommonSettings, storage_class: str) -> DiskClaims:

@@ -29,6 +29,14 @@ OF_STORE = "tests/integration/reservation_core/adapters/postgres/gpu_use/test_gp
 
 USE_OF_GPUS = (
     Mutant(
+        "an agent speaks of other nodes' GPUs",
+        "A node agent speaks of the GPUs of its own node alone",
+        "reservation_core/adapters/postgres/gpu_use/gpu_use.sql",
+        "n.name = coalesce(u.node, n.name)",
+        "true",
+        (f"{OF_STORE}::test_an_agent_speaks_of_no_other_nodes_gpus",),
+    ),
+    Mutant(
         "what the driver does not say is zero",
         "A value that the driver does not give is unknown, not zero",
         SAMPLER,

@@ -39,7 +39,8 @@ class GpuSample:
 
     `utilisation` is the part of the time before `at` in which the GPU computed, from 0 to 1. `ecc_uncorrected` counts
     over the GPU's life. `xid` is the last Xid error since the sample before, one of the GPU's own before one that a
-    program caused; None: none, or unknown. `throttled`: heat, power or a brake of the hardware lowers the clock.
+    program caused; None: none, or unknown. `throttled`: heat, power or a brake of the hardware lowers the clock. `node`
+    is the node whose agent says so, which counts for GPUs of that node alone; None: the GPU is this machine's.
     """
 
     uuid: str
@@ -54,6 +55,7 @@ class GpuSample:
     processes: tuple[GpuProcess, ...] | None = None
     clock_mhz: int | None = None
     throttled: bool | None = None
+    node: str | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.uuid) <= 128:

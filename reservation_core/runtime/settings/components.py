@@ -138,7 +138,7 @@ class CommonSettings(BaseSettings):
     local_cgroup: Path | None = None
     # A recording of the use of GPUs, which the simulated GPUs of GPU_DEV_LOCAL_GPUS play back again and again.
     local_use: Path | None = None
-    # On a local cluster: time between two samples of the use of its GPUs.
+    # Time between two samples of the use of GPUs.
     sample_every_s: Annotated[float, Field(ge=1, le=600)] = 10
     gpu: GpuSettings = Field(default_factory=GpuSettings)
     kubernetes: KubernetesSettings = Field(default_factory=KubernetesSettings)
@@ -374,6 +374,8 @@ class NodeAgentSettings(CommonSettings):
 
     node_name: Annotated[str, Field(validation_alias=AliasChoices("NODE_NAME", "GPU_DEV_NODE_NAME"))]
     look_every_s: Seconds = 60
+    # Where the processor asks how the node's GPUs are used (GPU_DEV_KUBERNETES__AGENT_PORT). None: it is not told.
+    samples_listen: HealthListen = None
 
 
 class ExpirySettings(EndSettings, KeepingSettings):

@@ -11,8 +11,9 @@ from reservation_core.domain.gpu_use.samples import GpuSample, timely_times
 async def store_samples(uow_factory: UnitOfWorkFactory, samples: Sequence[GpuSample]) -> int:
     """Store a batch in one transaction, and return how many were of known GPUs.
 
-    A sample that is sent again is kept once. Samples of GPUs that the inventory does not have, and of a time that is
-    over or to come, are left out. Where a sample comes after its minute was rolled up, it is rolled up again.
+    A sample that is sent again is kept once. Samples of GPUs that the inventory does not have (on their node), and of a
+    time that is over or to come, are left out. Where a sample comes after its minute was rolled up, the minute is
+    rolled up again.
     """
     if not samples:
         return 0
@@ -20,8 +21,9 @@ async def store_samples(uow_factory: UnitOfWorkFactory, samples: Sequence[GpuSam
         now = await uow.now()
         first, last = timely_times(now)
         timely = [sample for sample in samples if first <= sample.at <= last]
-        gpu_ids = await uow.gpu_use.gpu_ids({sample.uuid for sample in timely})
-        known = [(gpu_ids[sample.uuid], sample) for sample in timely if sample.uuid in gpu_ids]
+        gpu_ids = await uow.gpu_use.gpu_ids({(sample.uuid, sample.node) for sample in timely})
+        places = ((sample, gpu_ids.get((sample.uuid, sample.node))) for sample in timely)
+        known = [(gpu_id, sample) for sample, gpu_id in places if gpu_id is not None]
         if not known:
             return 0
         rolled = await uow.gpu_use.lock()

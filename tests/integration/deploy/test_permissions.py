@@ -19,6 +19,7 @@ from reservation_core.adapters.kubernetes.api_server.errors import ApiServerErro
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.jobs.cluster import ClusterRules, KubernetesCluster
 from reservation_core.adapters.kubernetes.jobs.foreign_pods import ForeignRules
+from reservation_core.adapters.kubernetes.nodes.agent_samples import AgentSamples
 from reservation_core.adapters.kubernetes.nodes.node_agent import NodeAgent
 from reservation_core.adapters.kubernetes.nodes.node_reports import NodeRules
 from reservation_core.adapters.kubernetes.other_objects.disk_claims import ClaimRules, DiskClaims
@@ -152,6 +153,7 @@ async def process_reservations(this: Installation) -> None:
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
     await keep_a_disk(this)
+    assert await AgentSamples(this.transport, SYSTEM, 9404).look(datetime.now(UTC)) == []
 
 
 async def keep_a_disk(this: Installation) -> None:

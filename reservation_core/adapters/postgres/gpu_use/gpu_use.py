@@ -32,10 +32,11 @@ _SampleRow = tuple[datetime, int, int | None, float | None, int | None, int | No
 class GpuUse(StatementRunner):
     """Stores samples, rolls them up, and reads points of graphs."""
 
-    async def gpu_ids(self, uuids: Collection[str]) -> dict[str, int]:
-        """The GPUs by UUID, as far as the inventory has them."""
-        row = (await self._run("gpus_of_uuids", uuids=list(uuids))).one()
-        return dict(zip(row.uuids or (), row.ids or (), strict=True))
+    async def gpu_ids(self, places: Collection[tuple[str, str | None]]) -> dict[tuple[str, str | None], int]:
+        """The GPUs by UUID and node, as far as the inventory has them there; with None on any node."""
+        uuids, nodes = [uuid for uuid, _ in places], [node for _, node in places]
+        row = (await self._run("gpus_of_uuids", uuids=uuids, nodes=nodes)).one()
+        return dict(zip(zip(row.uuids or (), row.nodes or (), strict=True), row.ids or (), strict=True))
 
     async def lock(self) -> dict[Resolution, datetime]:
         """Until when roll-ups are made; keep others from storing and rolling up until the transaction ends."""

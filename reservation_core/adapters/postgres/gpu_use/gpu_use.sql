@@ -1,10 +1,13 @@
 -- Samples of the use of GPUs, their roll-ups by minute and by hour, and points of graphs.
 
 -- name: gpus_of_uuids
--- The GPUs with these UUIDs, as two lists; of a GPU that moved to another index the place where it is comes last.
-SELECT array_agg(g.uuid ORDER BY g.condition = 'lost' DESC, g.updated_at) AS uuids,
+-- The GPUs with these UUIDs, as lists; of a GPU that moved to another index the place where it is comes last. Where a node
+-- is named, the GPU counts only there.
+SELECT array_agg(u.uuid ORDER BY g.condition = 'lost' DESC, g.updated_at) AS uuids,
+       array_agg(u.node ORDER BY g.condition = 'lost' DESC, g.updated_at) AS nodes,
        array_agg(CAST(g.id AS integer) ORDER BY g.condition = 'lost' DESC, g.updated_at) AS ids
-FROM unnest(CAST(:uuids AS text[])) AS u (uuid) JOIN gpus g ON g.uuid = u.uuid;
+FROM unnest(CAST(:uuids AS text[]), CAST(:nodes AS text[])) AS u (uuid, node)
+JOIN gpus g ON g.uuid = u.uuid JOIN nodes n ON n.id = g.node_id AND n.name = coalesce(u.node, n.name);
 
 -- name: lock_gpu_use
 -- Until when roll-ups are made; nobody else stores samples or rolls up until the transaction ends. Its commit does not

@@ -162,7 +162,7 @@ async def test_beside_a_leader_a_step_is_counted_over_and_adopted_in_the_end(lea
 async def test_while_nobody_leads_a_step_is_made_up_for_by_who_lives(
     leader: Leader, before: str, by: timedelta
 ) -> None:
-    """Whoever leads next begins with the right time, and so does nobody before the former leader's lease is out."""
+    """The next leader begins with the right time. Nothing is corrected before the former leader's lease is out."""
     if before != "never there":
         epoch = await leader.acquire()
         if before == "stopped":

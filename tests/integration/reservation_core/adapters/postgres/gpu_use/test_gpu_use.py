@@ -67,6 +67,16 @@ async def test_a_sample_is_read_as_it_was_stored(uow: UnitOfWorkFactory, gpu: in
     assert (point.ecc_uncorrected, point.xid, point.processes) == (2, 79, 2)
 
 
+async def test_an_agent_speaks_of_no_other_nodes_gpus(uow: UnitOfWorkFactory, seed: Any, gpu: int) -> None:
+    node = await seed.run("SELECT n.name FROM nodes n JOIN gpus g ON g.node_id = n.id WHERE g.id = :id", id=gpu)
+    at = NOW.replace(microsecond=0)
+    lie, truth = GpuSample("GPU-a", at, 0.0, node="node-z"), GpuSample("GPU-a", at, 0.9, node=node)
+    assert await store_samples(uow, [lie]) == 0
+    assert await store_samples(uow, [lie, truth]) == 1
+    [point] = await read(uow, gpu, at, at + TEN, TEN)
+    assert point.utilisation == Level(0.9, 0.9)
+
+
 async def test_what_was_not_sampled_is_not_zero(uow: UnitOfWorkFactory, gpu: int) -> None:
     at = NOW.replace(microsecond=0)
     assert await store_samples(uow, [GpuSample("GPU-a", at)]) == 1
