@@ -7,7 +7,7 @@ from pathlib import Path
 from reservation_core.adapters.kubernetes.pods.pod_defaults import PodDefaults
 from reservation_core.domain.bookings.nouns import BookingReason
 from reservation_core.domain.model import ReasonCode
-from reservation_core.runtime.settings.components import StandaloneSettings
+from reservation_core.runtime.settings.components import NodeAgentSettings, StandaloneSettings
 from reservation_core.runtime.settings.gpus import GpuSettings
 from reservation_core.runtime.settings.kubernetes import KubernetesSettings
 from tests.kubernetes.permissions import granted
@@ -24,7 +24,8 @@ ROWS = dict(re.findall(r"^\| `(GPU_DEV_\w+)` \| (.+?) \|", GUIDE, re.MULTILINE))
 def settings() -> dict[str, object]:
     """Every variable and its default."""
     nested = {"GPU": GpuSettings(), "KUBERNETES": KubernetesSettings()}
-    plain = {f"GPU_DEV_{name.upper()}": field.default for name, field in StandaloneSettings.model_fields.items()}
+    fields = {**NodeAgentSettings.model_fields, **StandaloneSettings.model_fields}
+    plain = {f"GPU_DEV_{name.upper()}": field.default for name, field in fields.items()}
     return plain | {
         f"GPU_DEV_{part}__{name.upper()}": getattr(model, name)
         for part, model in nested.items()
