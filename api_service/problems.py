@@ -55,6 +55,7 @@ STATUS_OF: Mapping[type[errors.DomainError], int] = {
     errors.NoFilesError: 422,
     errors.NoSecretsKeyError: 409,
     errors.BookingNotUsableError: 409,
+    errors.BeyondBookedShareError: 422,
     errors.UnknownCallerError: 401,
     errors.UserDisabledError: 409,
     errors.NodeAnswersError: 409,

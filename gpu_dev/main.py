@@ -231,8 +231,8 @@ def described(problem: "Problem") -> Iterator[str]:
         yield "The request is not valid:"
         yield from (f"  - {_PLACES.sub('', rule.detail)}" for rule in rules)
         return
-    if problem.type == f"{_OURS}no_such_job":
-        yield problem.detail  # the rule names the field of the same job
+    if problem.type in (f"{_OURS}no_such_job", f"{_OURS}beyond_booked_share"):
+        yield problem.detail  # the rules name the fields of the same job
         return
     # Titles of others than this system's servers say what their details may not.
     whole = problem.type.startswith(_OURS) or problem.title in problem.detail

@@ -61,7 +61,7 @@ class RestAnswer(Generic[T]):
 
 _PLACE = re.compile(r"^(?:path|query|header|body)(?:\.|: )")
 _INVALID = f"{TYPE_PREFIX}invalid_request"
-_NO_SUCH_JOB = f"{TYPE_PREFIX}no_such_job"
+_SAID_BY_DETAIL = (f"{TYPE_PREFIX}no_such_job", f"{TYPE_PREFIX}beyond_booked_share")
 
 _NO_ADDRESS = f"{TYPE_PREFIX}no_such_route"
 _FIELD = re.compile(r"^[a-z_][\w.]*(?=: )")
@@ -116,7 +116,7 @@ class RestProblemError(Exception):
     @property
     def rules(self) -> list[str]:
         """Every broken rule, in words."""
-        if self.problem.type == _NO_SUCH_JOB:
+        if self.problem.type in _SAID_BY_DETAIL:
             return []  # the detail says the same
         found = [_PLACE.sub("", rule.detail) for rule in self.problem.broken_rules or []]
         if self.problem.type != _INVALID:

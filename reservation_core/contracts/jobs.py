@@ -171,7 +171,11 @@ class JobSubmit(Wire):
         return self
 
     resources: Annotated[
-        ResourcesAsked | None, Field(exclude_if=_is_none, description="CPUs and memory on each node beside GPUs.")
+        ResourcesAsked | None,
+        Field(
+            exclude_if=_is_none,
+            description="CPUs and memory on each node beside GPUs. In a booking, at most the share of its GPUs.",
+        ),
     ] = None
     disks: JobDisks
 
@@ -186,8 +190,6 @@ class JobSubmit(Wire):
 
     @model_validator(mode="after")
     def _check_secrets(self) -> Self:
-        if self.booking_id is not None and self.resources is not None:
-            raise ValueError("a job in a booking has the share of its GPUs: leave `resources` out")
         if self.secrets and (fault := fault_of_uses([secret.use for secret in self.secrets], self.workload.env)):
             raise ValueError(fault)
         return self

@@ -239,8 +239,6 @@ class ExplainRequest(Wire):
             raise ValueError("`end` is of a booking, which has a `start`")
         if self.instead_of is not None and self.start is not None:
             raise ValueError("`instead_of` is of a job, which has no `start`")
-        if self.booking_id is not None and self.resources is not None:
-            raise ValueError("a job in a booking has the share of its GPUs: leave `resources` out")
         minutes = None if self.start is None else self.duration
         faults = time_faults(self.time_zone, minutes, start=self.start, end=self.end) or length_faults(self.length)
         if faults:

@@ -156,6 +156,14 @@ class BookingNotUsableError(DomainError, code="booking_not_usable"):
     """The booking that a job names is over, has no GPUs yet, is too small, or belongs to another project."""
 
 
+class BeyondBookedShareError(DomainError, code="beyond_booked_share"):
+    """A job asks for more CPUs or memory than its GPUs are of its booking's nodes; `broken_rules` names the fields."""
+
+    def __init__(self, detail: str, broken_rules: Sequence[RuleBreach] = ()) -> None:
+        super().__init__(detail)
+        self.broken_rules = tuple(broken_rules)
+
+
 class UnknownCallerError(DomainError, code="unauthenticated"):
     """The caller was disabled after the token check; answered as if the token were unknown."""
 

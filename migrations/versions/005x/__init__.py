@@ -1,1 +1,1 @@
-"""Preemption, GPU health, files of jobs, disks and their owners, idle jobs that wait again, and traces of jobs."""
+"""Preemption, GPU health, files of jobs, disks, idle jobs that wait again, traces, and shares in bookings."""

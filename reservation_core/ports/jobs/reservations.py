@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from reservation_core.domain.errors import (
+    BeyondBookedShareError,
     BookingNotUsableError,
     NotPermittedError,
     UnknownBookingError,
@@ -13,7 +14,7 @@ from reservation_core.domain.jobs.dependencies import KnownDependency
 from reservation_core.domain.model import AllocatedGpu, JobStatus, Reservation
 from reservation_core.domain.request_terms import ArrayCounts
 
-Refusal = UnknownBookingError | BookingNotUsableError | NotPermittedError | UnknownCallerError
+Refusal = UnknownBookingError | BookingNotUsableError | BeyondBookedShareError | NotPermittedError | UnknownCallerError
 """Why a submission was refused: its booking can't be used, or its owner is not in its project or is disabled."""
 
 

@@ -14,7 +14,7 @@ from reservation_core.contracts.policy import ExplainRequest
 from reservation_core.domain.bookings.refusals import Booker, no_free_gpus
 from reservation_core.domain.calendar import length_micros, to_micros
 from reservation_core.domain.complaints import complaint
-from reservation_core.domain.errors import DomainError, NotPermittedError, UnknownJobError
+from reservation_core.domain.errors import BeyondBookedShareError, DomainError, NotPermittedError, UnknownJobError
 from reservation_core.domain.model import RequestVerdict, Reservation
 from reservation_core.domain.people.token_budgets import refused as refused_by_budget
 from reservation_core.domain.plan import Waiting
@@ -112,7 +112,10 @@ async def _job(
     except UnknownJobError as error:
         raise UnknownJobError(error.detail) from error  # people read verdicts: no names of fields
     new = prepare(submission, who, ids=ids, longest=terms.longest, now=now, policy=policy, foreign=foreign, after=after)
-    return await dry_run(uow, who, new, policy, terms, likely, now, instead_of=request.instead_of)
+    try:
+        return await dry_run(uow, who, new, policy, terms, likely, now, instead_of=request.instead_of)
+    except BeyondBookedShareError as error:
+        raise BeyondBookedShareError(error.detail) from error
 
 
 async def dry_run(

@@ -37,3 +37,23 @@ def test_bad_sizes_name_the_option(system: System) -> None:
     ):
         done = system.cli("submit", "-g1", "-d1m", *words, "--", "true")
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+
+
+def test_a_job_in_a_booking_runs_with_at_most_the_share_of_its_gpus(system: System) -> None:
+    booked = system.cli("book", "create", "-g", "2", "-s", "now", "-d", "10m")
+    assert booked.returncode == 0, booked.stderr
+    [booking] = json.loads(system.cli("book", "list", "-o", "json").stdout)["items"]
+    [node] = [node for node in json.loads(system.cli("nodes", "-o", "json").stdout)["items"] if node["gpus"]]
+    share = node["cpus"] / node["gpus"]
+    within = ("-g1", "-d1m", "--booking", booking["id"])
+    ran = system.cli("run", *within, "--cpus", str(share), "--memory", "64Mi", "--shm", "1Mi", "--", "echo", "here")
+    assert (ran.returncode, ran.stdout) == (0, "here\n"), ran.stderr
+    [job] = json.loads(system.cli("list", "--all", "-o", "json").stdout)["items"]
+    assert (job["booking_id"], job["resources"]["cpus"]) == (booking["id"], share)
+    for words in (("submit", "--memory", "900Ti", "--", "true"), ("dev", "--memory", "900Ti")):
+        refused = system.cli(words[0], *within, "--cpus", str(share + 0.5), *words[1:])
+        assert refused.returncode not in (0, 2)
+        assert f"at most {share:g} CPU" in refused.stderr
+        assert f"the share of 1 GPU of {booking['id']}" in refused.stderr
+        assert "900Ti of memory" in refused.stderr
+        assert "resources." not in refused.stderr

@@ -13,15 +13,18 @@ from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.rows import seconds, workload_document
 from reservation_core.adapters.postgres.sealing import Sealing
 from reservation_core.domain.errors import (
+    BeyondBookedShareError,
     BookingNotUsableError,
     NotPermittedError,
     UnknownBookingError,
     UnknownCallerError,
 )
 from reservation_core.domain.event_kinds import JobEventKind
-from reservation_core.domain.policy.rules import not_in_project
+from reservation_core.domain.model import Reservation
+from reservation_core.domain.policy.rules import RuleBreach, not_in_project
+from reservation_core.domain.pools.booked_shares import beyond_share
 from reservation_core.domain.pools.waiting_reasons import sized_words
-from reservation_core.domain.request_terms import NO_PREEMPTION, Preemption
+from reservation_core.domain.request_terms import NO_PREEMPTION, Preemption, Resources, Share
 from reservation_core.ports.jobs.reservations import NewReservation, Refusal, Submitted
 
 
@@ -70,6 +73,8 @@ async def refusal_of(connection: AsyncConnection, new: NewReservation) -> Refusa
     row = new.reservation
     names = {"booking_id": row.booking_id, "project": row.project}
     asked = {"user_id": row.user_id, **names, "gpus": row.gpus, "nodes": row.nodes, "gpu_type": row.gpu_type}
+    (cpu_milli, memory), shm = row.resources or Resources()
+    asked |= {"cpu_milli": cpu_milli, "memory_bytes": shm if memory is None else memory}
     if (await connection.execute(statement("may_be_stored"), asked)).scalar_one():
         return None
     return (await _not_stored(connection, [new]))[row.id].refusal
@@ -100,10 +105,30 @@ async def _refusals(connection: AsyncConnection, refused: Sequence[NewReservatio
     if ids:
         found = await connection.execute(statement("bookings_named"), {"ids": ids})
         bookings = {row.id: row for row in found}
-    return {new.reservation.id: Submitted(new.reservation.id, refusal=_refusal(new, bookings)) for new in refused}
+    return {
+        new.reservation.id: Submitted(
+            new.reservation.id, refusal=_refusal(new, bookings) or await _too_little(connection, new.reservation)
+        )
+        for new in refused
+    }
 
 
-def _refusal(new: NewReservation, bookings: Mapping[str, Row[Any]]) -> Refusal:
+async def _too_little(connection: AsyncConnection, job: Reservation) -> Refusal:
+    """What a booking that its owner may use lacks for a job: GPUs, or CPUs and memory beside them."""
+    booking_id = job.booking_id or ""
+    asked = {"booking_id": booking_id, "gpus": job.gpus, "gpu_type": job.gpu_type}
+    share = (await connection.execute(statement("least_share_in_booking"), asked)).one()
+    if share.nodes >= job.nodes and job.resources is not None:
+        least = Share(share.cpu_milli, share.memory_bytes)
+        beyond = beyond_share(booking_id, job.gpus, job.resources, least)
+        fields = [RuleBreach(BeyondBookedShareError.code, f"resources.{name}: {why}") for name, why in beyond]
+        return BeyondBookedShareError(" ".join(why for _, why in beyond), fields)
+    size = sized_words(job.gpus, job.nodes, "" if job.gpu_type is None else f"{job.gpu_type} ")
+    return BookingNotUsableError(f"{booking_id} has no room for {size}. Ask for less.")
+
+
+def _refusal(new: NewReservation, bookings: Mapping[str, Row[Any]]) -> Refusal | None:
+    """Why a booking can't be used at all, or a project; None where the booking is too small."""
     wanted, project = new.reservation.booking_id, new.reservation.project
     if wanted is None and project is not None:
         broken = not_in_project(project)
@@ -122,9 +147,7 @@ def _refusal(new: NewReservation, bookings: Mapping[str, Row[Any]]) -> Refusal:
         return BookingNotUsableError(
             f"{wanted} was booked for {booked}, and so is what runs in it. Leave the project out, or the booking."
         )
-    of_type = "" if new.reservation.gpu_type is None else f"{new.reservation.gpu_type} "
-    size = sized_words(new.reservation.gpus, new.reservation.nodes, of_type)
-    return BookingNotUsableError(f"{wanted} has no room for {size}. Ask for less.")
+    return None
 
 
 def _document(new: NewReservation, sealing: Sealing) -> dict[str, Any]:

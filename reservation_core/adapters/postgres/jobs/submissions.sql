@@ -7,7 +7,8 @@ WITH asked AS (
     SELECT *,
            -- Few jobs name a booking or a project, and those who don't pay nothing for what is asked of the others.
            ((booking_id IS NULL AND project IS NULL)
-            OR may_name(user_id, booking_id, project, gpus, nodes, gpu_type))
+            OR (may_name(user_id, booking_id, project, gpus, nodes, gpu_type)
+                AND may_ask_in_booking(booking_id, gpus, gpu_type, cpu_milli, coalesce(memory_bytes, shm_bytes))))
            -- Whose token a process still believes may have been disabled since.
            AND (SELECT u.disabled_at FROM users u WHERE u.id = user_id) IS NULL AS usable
     FROM ROWS FROM (
@@ -60,6 +61,7 @@ SELECT id, (SELECT count(*) FROM sent) AS messages FROM stored;
 -- name: may_be_stored
 -- Whether such a job would be stored, see `submit_reservations`.
 SELECT may_name(:user_id, :booking_id, :project, :gpus, :nodes, :gpu_type)
+       AND may_ask_in_booking(:booking_id, :gpus, :gpu_type, :cpu_milli, :memory_bytes)
        AND (SELECT disabled_at FROM users WHERE id = :user_id) IS NULL;
 
 -- name: disabled_of
@@ -70,6 +72,10 @@ SELECT id FROM users WHERE id = ANY(CAST(:ids AS bigint[])) AND disabled_at IS N
 -- The bookings that jobs named which could not be stored.
 SELECT r.id, r.user_id, r.status, r.project, k.ends_at <= (SELECT ledger_now()) AS over
 FROM reservations r JOIN bookings k ON k.id = r.id WHERE r.id = ANY(CAST(:ids AS text[]));
+
+-- name: least_share_in_booking
+-- On how many nodes of a booking so many GPUs of a type are, and the least share that these are of one; 0: not known.
+SELECT nodes, cpu_milli, memory_bytes FROM least_share_in_booking(:booking_id, :gpus, :gpu_type);
 
 -- name: stored_answers
 -- What these Idempotency-Keys were answered with.
