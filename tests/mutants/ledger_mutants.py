@@ -370,6 +370,17 @@ LEDGER = (
         (USECASES + "planning/test_shares.py::test_the_ledger_refuses_a_start_that_a_stale_planner_decides",),
     ),
     Mutant(
+        "the ledger gives jobs in bookings any share",
+        "No job in a booking has more of a node than its own GPUs are of it, whoever writes its rows",
+        MIGRATIONS + "005x/0057_booking_shares.sql",
+        "    IF FOUND THEN\n",
+        "    IF FALSE THEN\n",
+        (
+            USECASES
+            + "planning/test_booked_shares.py::test_the_ledger_refuses_what_is_more_than_the_share_of_a_jobs_gpus",
+        ),
+    ),
+    Mutant(
         "no node is narrow",
         "No GPU counts as free for a job while its node has too few CPUs or too little memory left",
         "reservation_core/domain/pools/node_shares.py",

@@ -3,6 +3,8 @@
 from tests.mutants.mutant import Mutant
 
 CODE = "reservation_core/domain/"
+SHARES = "tests/unit/reservation_core/domain/pools/test_booked_shares_against_oracle.py::"
+BOOKED = "tests/integration/reservation_core/usecases/planning/test_booked_shares.py::"
 DOMAIN = "tests/unit/reservation_core/domain/"
 LIFE = DOMAIN + "jobs/test_lifecycle.py"
 LOGIN = "tests/integration/api_service/people/test_login.py"
@@ -280,5 +282,21 @@ RULES = (
         "if missing := sorted(needed - set(names)):",
         "if missing := sorted(needed & set()):",
         (f"{LOGIN}::test_a_presigned_address_without_our_name_in_the_signature_goes_nowhere",),
+    ),
+    Mutant(
+        "small nodes of a booking do for all",
+        "A job in a booking gets no GPUs of a node of which it asks for more than they are",
+        "reservation_core/domain/pools/booked_shares.py",
+        "    if not small:\n",
+        "    if True:\n",
+        (f"{SHARES}test_jobs_in_a_booking_never_have_more_of_a_node_than_the_booking",),
+    ),
+    Mutant(
+        "jobs in bookings are accepted with any share",
+        "A job in a booking that asks for more than the share of its GPUs is refused with the limit",
+        "migrations/versions/005x/0057_booking_shares.sql",
+        "    RETURN named_booking IS NULL OR num_nonnulls(asked_cpu, asked_memory) = 0 OR (\n",
+        "    RETURN true OR (\n",
+        (f"{BOOKED}test_a_job_may_ask_for_the_share_of_its_own_gpus_and_no_more",),
     ),
 )

@@ -88,10 +88,16 @@ EndSignal = Annotated[
     typer.Option("--signal", metavar="USR1@300", help="Send the command this signal so many seconds before its end."),
 ]
 Cpus = Annotated[
-    float | None, typer.Option("--cpus", help="CPUs on each node (default: the share of the node that its GPUs are).")
+    float | None,
+    typer.Option("--cpus", help="CPUs on each node (default, and the most in a booking: the share that its GPUs are)."),
 ]
 Memory = Annotated[
-    str | None, typer.Option("--memory", metavar="SIZE", help="Memory on each node, such as 64Gi (default: the share).")
+    str | None,
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        help="Memory on each node, such as 64Gi (default, and the most in a booking: the share).",
+    ),
 ]
 Shm = Annotated[
     str | None, typer.Option("--shm", metavar="SIZE", help="The size of /dev/shm, a part of its memory, such as 8Gi.")
