@@ -63,7 +63,7 @@ async def test_the_smallest_node_decides_and_one_that_reports_nothing_gives_noth
     assert "does not report" in both.detail
     assert len(both.broken_rules) == 2
     assert await refusal(world, booking_id=booking.id, gpus=1, resources={"cpus": 5}) is None
-    # What is missing first is named.
+    # GPUs that the booking lacks are named first.
     assert isinstance(
         await refusal(world, booking_id=booking.id, gpus=2, resources={"cpus": 99}), BookingNotUsableError
     )
