@@ -2,6 +2,7 @@
 
 from tests.mutants.mutant import Mutant
 
+SETTLING = "tests/integration/reservation_core/usecases/disks/test_settle_disks.py"
 DRIVER_ERRORS = "reservation_core/adapters/postgres/connection/driver_errors.py"
 TESTS_OF_DRIVER_ERRORS = "tests/integration/reservation_core/adapters/postgres/connection/test_driver_errors.py"
 BOUNDS = "tests/integration/reservation_core/runtime/http/test_http_bounds.py"
@@ -200,5 +201,21 @@ OPERATION = (
         "        OR finished_at IS NOT NULL OR (held IS TRUE AND status = 'queued')) NOT VALID;",
         "        OR finished_at IS NOT NULL OR status = 'queued') NOT VALID;",
         (f"{_ARRAYS}::test_the_array_itself_is_never_planned",),
+    ),
+    Mutant(
+        "a job gets a disk that is just handed over",
+        "A job has disks of its own user alone",
+        "migrations/versions/005x/0058_disk_uses.sql",
+        "WHERE id = NEW.disk_id FOR SHARE;",
+        "WHERE id = NEW.disk_id;",
+        (f"{SETTLING}::test_a_use_that_is_added_beside_a_hand_over_keeps_disks_with_their_users",),
+    ),
+    Mutant(
+        "a disk that was given up is made",
+        "A disk that was given up never counts as one that is kept",
+        "reservation_core/adapters/postgres/disks/disks.sql",
+        "failed_at = NULL WHERE id = :id AND NOT given_up;",
+        "failed_at = NULL WHERE id = :id;",
+        (f"{SETTLING}::test_a_disk_that_is_deleted_while_it_is_tried_again_passes_no_bound",),
     ),
 )

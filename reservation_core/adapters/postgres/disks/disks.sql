@@ -105,8 +105,8 @@ WHERE id = :id AND (deleted_at <= :deleted_before OR given_up)
 RETURNING id;
 
 -- name: note_disk_made
--- The cluster has made a disk of this size.
-UPDATE disks SET made_bytes = :size_bytes, problem = NULL, failed_at = NULL WHERE id = :id;
+-- The cluster has made a disk of this size. One that was given up meanwhile is nobody's, does not count, and is removed.
+UPDATE disks SET made_bytes = :size_bytes, problem = NULL, failed_at = NULL WHERE id = :id AND NOT given_up;
 
 -- name: note_disk_failure
 -- The cluster could not make, resize or remove a disk; the text, if there is one, tells its owner why.

@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from unittest.mock import patch
 
 import pytest
 from sqlalchemy.exc import IntegrityError
@@ -274,6 +275,55 @@ async def test_the_database_keeps_one_writer_and_disks_of_open_jobs(world: World
         await uow.disks.end_uses(world.clock.now(), 10)
     assert [use.read_only for use in (await shown(world)).uses] == [False]
     assert disk.id == (await shown(world)).id
+
+
+_USE = "INSERT INTO disk_uses (disk_id, reservation_id, read_only) VALUES (:disk, :job, true)"
+_GIVE = "UPDATE disks SET user_id = :heir"
+
+
+@pytest.mark.parametrize("first", ["use", "hand-over"])
+async def test_a_use_that_is_added_beside_a_hand_over_keeps_disks_with_their_users(
+    world: World, store: Store, first: str
+) -> None:
+    """In whatever order both are written, and with SQL of any kind."""
+    disk = await created(world)
+    job = await world.submitted()
+    async with world.uow() as uow:
+        heir = await uow.identities.create_user("heir", Role.USER, world.clock.now())
+
+    async def write(statement: str) -> None:
+        async with world.uow() as uow:
+            await sql(uow, statement, **values[statement])
+
+    values: dict[str, dict[str, object]] = {_USE: {"disk": disk.id, "job": job}, _GIVE: {"heir": heir.id}}
+    one, other, refused = (_USE, _GIVE, "A job has") if first == "use" else (_GIVE, _USE, "is not of the user of")
+    async with world.uow() as uow:
+        await sql(uow, one, **values[one])
+        second = asyncio.create_task(write(other))
+        await eventually(lambda: _somebody_waits(world))
+    with pytest.raises(IntegrityError, match=refused):
+        await second
+
+
+async def test_a_disk_that_is_deleted_while_it_is_tried_again_passes_no_bound(world: World, store: Store) -> None:
+    store.full = True
+    await created(world, size=BOUNDS.user_bytes)
+    await settled(world, store)
+    world.clock.go_on(timedelta(minutes=2))
+    store.full = False
+    make = store.make
+
+    async def make_meanwhile(disk_id: str, size_bytes: int) -> None:
+        await make(disk_id, size_bytes)
+        await deleted(world)
+        await created(world, "other", BOUNDS.user_bytes)
+
+    with patch.object(store, "make", make_meanwhile):
+        await settled(world, store)
+    async with world.uow() as uow:
+        assert await uow.disks.totals(world.who.user_id, "") == (1, BOUNDS.user_bytes)
+    await settled(world, store)
+    assert list(store.sizes) == [(await shown(world, "other")).id]
 
 
 async def test_histories_with_kills_leave_no_orphan_and_lose_nothing(world: World, store: Store) -> None:
