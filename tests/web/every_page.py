@@ -20,6 +20,7 @@ NO_PAGES = {
 MORE_PAGES = (
     "/now?view=map", "/now?view=use", "/now?card=titan/0", "/calendar?view=day", "/calendar?view=2weeks&by=type",
     "/calendar?view=month&by=type", "/calendar?as=table", "/calendar?find=yes&gpus=2&length=4h", "/usage?span=month",
+    "/disks?user=alice",
 )  # fmt: skip
 _PART = re.compile(r"\{(\w+)(?::\w+)?\}")
 

@@ -1,4 +1,7 @@
-"""The visitor's disks: listed, created, changed, deleted and restored."""
+"""The visitor's disks: listed, created, changed, deleted and restored. Administrators do that with a user's, too.
+
+`?user=alice` names the user; without it, or with the visitor's own name, the disks are the visitor's.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,7 +9,7 @@ from typing import Any
 from starlette.responses import Response
 
 from api_service.web.confirmation import ask
-from api_service.web.rest_calls import RestProblemError
+from api_service.web.rest_calls import Query, RestProblemError
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
@@ -23,7 +26,7 @@ _UNSETTLED = {DiskState.CREATING, DiskState.RESIZING, DiskState.REMOVING}
 
 
 async def disks_page(visit: Visit) -> Response:
-    """List the visitor's disks, and the deleted ones that are still kept."""
+    """List a user's disks, and the deleted ones that are still kept."""
     return await _list_page(visit, _FIRST)
 
 
@@ -45,20 +48,25 @@ async def disk_page(visit: Visit) -> Response:
 
 
 async def change_disk(visit: Visit) -> Response:
-    """Rename or resize a disk. A refusal is shown beside the input."""
+    """Rename, resize or hand over a disk. A refusal is shown beside the input."""
     disk = await _disk(visit)
-    before = _fields_of(disk)
+    before = _fields_of(disk) | ({"owner": _owner(visit)} if visit.principal.is_admin else {})
     typed = {name: visit.form.get(name) or "" for name in before}
     try:
         _check_name(typed["name"])
         changed = {name: value for name, value in typed.items() if value != before[name]}
         if not changed:
             raise RestProblemError.because(422, "Nothing has changed. Type another name or a larger size.")
-        after = await visit.rest.call(DiskOut, "PATCH", f"/v1/disks/{disk.name}", body=changed)
+        address = f"/v1/disks/{disk.name}"
+        after = await visit.rest.call(DiskOut, "PATCH", address, body=changed, query={"user": _user(visit)})
     except RestProblemError as problem:
         return _page_of(visit, disk, typed, _refusal(problem))
     named = disk.name if after.body.name == disk.name else f"{disk.name}, now {after.body.name},"
-    return visit.go(f"/disks/{after.body.name}", f"The disk {named} has {size_words(after.body.size)}.")
+    owner = typed.get("owner", _owner(visit))
+    if "owner" in changed:
+        return visit.go(_page_for(visit, owner, after.body.name), f"The disk {named} belongs to {owner} now.")
+    place = _page_for(visit, owner, after.body.name)
+    return visit.go(place, f"The disk {named} has {size_words(after.body.size)}.")
 
 
 async def confirm_delete(visit: Visit) -> Response:
@@ -69,22 +77,26 @@ async def confirm_delete(visit: Visit) -> Response:
         raise RestProblemError.because(
             409, f"The job {job} has the disk {disk.name}. Wait until it has ended, or cancel it first."
         )
-    return ask(visit, f"Delete the disk {disk.name}?", _losses(visit, disk), words="Delete it", back="/disks")
+    title = f"Delete the disk {disk.name}{_of(visit)}?"
+    fields = {} if (user := _user(visit)) is None else {"user": user}
+    back = _page_for(visit, _owner(visit))
+    return ask(visit, title, _losses(visit, disk), words="Delete it", back=back, fields=fields)
 
 
 async def delete_disk(visit: Visit) -> Response:
     """Delete a disk."""
-    disk = await visit.rest.call(DiskOut, "DELETE", f"/v1/disks/{_name(visit)}")
-    return visit.go("/disks", f"The disk {disk.body.name} is deleted.")
+    disk = await visit.rest.call(DiskOut, "DELETE", f"/v1/disks/{_name(visit)}", query={"user": _user(visit)})
+    return visit.go(_page_for(visit, _owner(visit)), f"The disk {disk.body.name}{_of(visit)} is deleted.")
 
 
 async def restore_disk(visit: Visit) -> Response:
     """Restore a deleted disk."""
     try:
-        disk = await visit.rest.post(DiskOut, f"/v1/disks/{_name(visit)}/restore")
+        disk = await visit.rest.post(DiskOut, f"/v1/disks/{_name(visit)}/restore", query={"user": _user(visit)})
     except RestProblemError as problem:
         return await _list_page(visit, _FIRST, _refusal(problem))
-    return visit.go("/disks", f"The disk {disk.name} is restored, with what was on it.")
+    words = f"The disk {disk.name}{_of(visit)} is restored, with what was on it."
+    return visit.go(_page_for(visit, _owner(visit)), words)
 
 
 def restorable(disks: Sequence[DiskOut], deleted: Sequence[DiskOut]) -> list[DiskOut]:
@@ -114,11 +126,14 @@ def _losses(visit: Visit, disk: DiskOut) -> list[str]:
 
 
 async def _list_page(visit: Visit, typed: Mapping[str, str], problem: RestProblemError | None = None) -> Response:
-    disks = await visit.rest.all(Page[DiskOut], "/v1/disks", at_most=_MOST_SHOWN)
-    deleted = await visit.rest.all(Page[DiskOut], "/v1/disks", {"deleted": True}, at_most=_MOST_SHOWN)
+    of_user: Query = {"user": _user(visit)}
+    disks = await visit.rest.all(Page[DiskOut], "/v1/disks", of_user, at_most=_MOST_SHOWN)
+    deleted = await visit.rest.all(Page[DiskOut], "/v1/disks", {"deleted": True, **of_user}, at_most=_MOST_SHOWN)
     return visit.page(
         "disks/disks.html",
-        title="Your disks",
+        title=_title(visit),
+        user=_user(visit),
+        suffix=_suffix(visit, _owner(visit)),
         status=200 if problem is None else problem.status,
         disks=disks,
         deleted=deleted,
@@ -137,6 +152,10 @@ def _page_of(
     return visit.page(
         "disks/disk.html",
         title=disk.name,
+        list_title=_title(visit),
+        user=_user(visit),
+        owner=fields.get("owner", _owner(visit)),
+        suffix=_suffix(visit, _owner(visit)),
         status=200 if problem is None else problem.status,
         disk=disk,
         unsettled=disk.state in _UNSETTLED,
@@ -152,6 +171,33 @@ def _refusal(problem: RestProblemError) -> RestProblemError:
     return problem
 
 
+def _user(visit: Visit) -> str | None:
+    """The other user whose disks an administrator looks at. REST refuses that to others."""
+    asked = visit.query("user") or visit.form.get("user")
+    return None if asked in (None, "", visit.principal.user) else asked
+
+
+def _owner(visit: Visit) -> str:
+    return _user(visit) or visit.principal.user
+
+
+def _of(visit: Visit) -> str:
+    return "" if (user := _user(visit)) is None else f" of {user}"
+
+
+def _title(visit: Visit) -> str:
+    return "Your disks" if (user := _user(visit)) is None else f"Disks of {user}"
+
+
+def _suffix(visit: Visit, owner: str) -> str:
+    """What addresses of a user's disks end with."""
+    return "" if owner == visit.principal.user else f"?user={visit.encoded(owner)}"
+
+
+def _page_for(visit: Visit, owner: str, disk: str | None = None) -> str:
+    return ("/disks" if disk is None else f"/disks/{disk}") + _suffix(visit, owner)
+
+
 def _fields_of(disk: DiskOut) -> dict[str, Any]:
     return {"name": disk.name, "size": written_bytes(disk.size)}
 
@@ -164,7 +210,7 @@ def _name(visit: Visit) -> str:
 
 
 async def _disk(visit: Visit) -> DiskOut:
-    return await visit.rest.get(DiskOut, f"/v1/disks/{_name(visit)}")
+    return await visit.rest.get(DiskOut, f"/v1/disks/{_name(visit)}", {"user": _user(visit)})
 
 
 def _check_name(name: str) -> None:

@@ -135,6 +135,54 @@ async def test_of_two_deleted_disks_of_a_name_the_last_one_is_restored(
     assert (page.count('action="/disks/data/restore"'), "first." in words(page)) == (1, False)
 
 
+async def test_an_administrator_keeps_a_users_disks(
+    browsing: SignedIn, alice: httpx.AsyncClient, bob: httpx.AsyncClient, root: httpx.AsyncClient
+) -> None:
+    await created(alice)
+    await created(root, "roots")
+    (await root.delete("/v1/users/alice")).raise_for_status()
+    browser = await browsing("root")
+    assert 'href="/disks?user=alice"' in await browser.get("/admin/users")
+    page = await browser.get("/disks?user=alice")
+    assert "Disks of alice" in words(page)
+    assert "data creating 1 GiB" in words(page)
+    assert ("roots" in page, "Create a disk" in page) == (False, False)
+    assert 'href="/disks/data?user=alice"' in page
+    done = await browser.send("/disks/data?user=alice", name="data", size="2Gi", owner="alice")
+    assert done.headers["location"] == "/disks/data?user=alice"
+    asked = await browser.get("/disks/data/delete?user=alice")
+    assert "Delete the disk data of alice?" in words(asked)
+    assert 'name="user" value="alice"' in asked
+    done = await browser.send("/disks/data/delete", user="alice")
+    assert done.headers["location"] == "/disks?user=alice"
+    page = await browser.get("/disks?user=alice")
+    assert "alice has no disks." in words(page)
+    assert 'action="/disks/data/restore?user=alice"' in page
+    await browser.send("/disks/data/restore?user=alice", key="k")
+    refused = await browser.send("/disks/data?user=alice", name="data", size="2Gi", owner="nobody")
+    assert (refused.status_code, 'name="owner" value="nobody"' in refused.text) == (404, True), words(refused.text)
+    done = await browser.send("/disks/data?user=alice", name="data", size="2Gi", owner="bob")
+    assert done.headers["location"] == "/disks/data?user=bob"
+    assert "The disk data belongs to bob now." in words(await browser.get("/disks/data?user=bob"))
+    assert [disk["name"] for disk in (await bob.get(DISKS)).json()["items"]] == ["data"]
+    # The administrator's own disks are found by the own name, too.
+    assert "Your disks" in words(await browser.get("/disks?user=root"))
+    own = await browser.get("/disks/roots")
+    assert ('name="owner" value="root"' in own, "?user=" in own) == (True, False)
+
+
+async def test_others_see_no_disks_but_their_own(browsing: SignedIn, bob: httpx.AsyncClient) -> None:
+    browser = await browsing("alice")
+    await created(bob)
+    for address in ("/disks?user=bob", "/disks/data?user=bob", "/disks/data/delete?user=bob"):
+        await browser.get(address, status=403)
+    refused = await browser.send("/disks/data/delete", user="bob")
+    assert refused.status_code == 403
+    await created(bob, "mine")
+    assert 'name="owner"' not in await browser.get("/disks")
+    assert len((await bob.get(DISKS)).json()["items"]) == 2
+
+
 async def test_a_disk_is_created_once_by_two_clicks(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
     browser = await browsing("alice")
     form = await keyed(browser, "/disks")
