@@ -1,10 +1,12 @@
 """CPUs and memory of jobs in bookings on a real database: at most the share of the job's own GPUs, whoever asks."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from sqlalchemy.exc import IntegrityError
 
+from reservation_core.adapters.kubernetes.pods.built_pods import build_pod
 from reservation_core.domain.bookings.nouns import Booking
 from reservation_core.domain.errors import BeyondBookedShareError, BookingNotUsableError
 from reservation_core.domain.model import JobStatus
@@ -14,6 +16,7 @@ from tests.integration.reservation_core.usecases.booking_world import BookingWor
 from tests.integration.reservation_core.usecases.planning.test_shares import has
 from tests.integration.reservation_core.usecases.planning.test_slots import START, plan, slot
 from tests.integration.reservation_core.usecases.world import World
+from tests.unit.reservation_core.adapters.kubernetes.pods.specs import RULES, SINGLE, container_of
 
 HOUR = timedelta(hours=1)
 
@@ -89,6 +92,16 @@ async def test_jobs_run_in_a_booking_with_what_they_ask_for_and_the_ledger_count
     assert (await world.row(jobs[0])).resources == Resources(Share(8000, 32 * 2**30))
     amounts = await bookings.rows("SELECT cpu_milli, memory_bytes FROM allocations WHERE booking_id IS NOT NULL")
     assert amounts == [{"cpu_milli": None, "memory_bytes": None}] * 3
+    asked = (Resources(Share(8000, 32 * 2**30)),)
+    # Their pods have it, on Kubernetes as requests and limits.
+    await world.operate()
+    specs = [replace(spec, workload=SINGLE.workload) for spec in world.cluster.created if spec.resources in asked]
+    containers = [container_of(build_pod(spec, RULES, world.clock.now())) for spec in specs]
+    assert len(containers) == 2
+    for kind in ("requests", "limits"):
+        assert {tuple(sorted(container["resources"][kind].items())) for container in containers} == {
+            (("cpu", "8"), ("memory", "32Gi"))
+        }
     # The booking ends, and with it what runs in it and what waits.
     await bookings.at(booking.span.end)
     await plan(world, planner)
