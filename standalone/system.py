@@ -52,6 +52,8 @@ async def run_system(settings: StandaloneSettings) -> None:
 
     Raises AlreadyInUseError, EmbeddedPostgresError, ListenError, MigrationError, ComponentFailedError, StoppedError.
     """
+    if not settings.home.exists():
+        _check_addresses(settings)  # before a home is made that nothing will use
     settings = settings.model_copy(update={"home": make_home(settings.home)})
     lock = FolderLock(settings.home / "lock")
     lock.acquire(f"The home {settings.home}")

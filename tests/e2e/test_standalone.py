@@ -190,7 +190,7 @@ def test_an_address_in_use_is_refused_with_what_to_do(tmp_path: Path) -> None:
             system.launch()
             assert system.wait() == 2
             assert "GPU_DEV_LISTEN" in system.log
-            assert not (system.home / "postgres").exists(), "no database is made for it"
+            assert not system.home.exists(), "nothing is made for it"
         finally:
             system.clear()
 
