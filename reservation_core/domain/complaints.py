@@ -47,7 +47,7 @@ def _form(pattern: str) -> str:
     if "€" in pattern:
         return "must be an amount and a unit, such as 2.50 EUR"
     if "gpu_type:" in pattern:
-        return "must be a scope such as default, user:ann, project:lab or gpu_type:h100"
+        return "must be a scope such as default (everybody), user:ann, project:lab or gpu_type:h100"
     letters = "letters" if "A-Z" in pattern else "lower-case letters"
     marks = " ".join(mark for mark in "._@+-" if mark in pattern.replace("a-z", "").replace("0-9", ""))
     return f"must be a name of {letters}, digits and {marks}, with a letter or digit at both ends"

@@ -43,10 +43,20 @@ _LENGTHS = frozenset(
 _SHORTEST_GRACE_S = 60
 _USUAL_PRIORITY = 1000
 _USUAL_MOST = 100_000
+_EVERYBODY = ("everybody", "everyone", "all")
+
+
+def _scope(text: str) -> str:
+    """The scope of what was typed: pages name the default scope `everybody`."""
+    return "default" if text.casefold() in _EVERYBODY else text
+
+
 Scope = Annotated[
     str,
     typer.Argument(
-        metavar="SCOPE", help="default, user:ann, project:vision, gpu_type:h100, or user:ann,gpu_type:h100."
+        metavar="SCOPE",
+        callback=_scope,
+        help="default (everybody), user:ann, project:vision, gpu_type:h100, or user:ann,gpu_type:h100.",
     ),
 ]
 ProjectName = Annotated[str, typer.Argument(metavar="NAME", help="A project's name.")]

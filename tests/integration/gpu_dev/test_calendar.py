@@ -200,6 +200,12 @@ def test_rules_are_set_and_explained(system: System) -> None:
     assert "alice" in project.stdout
     assert system.cli("book", "create", "-g", "1", "-s", "tomorrow 09:00", "-d", "1h", "-p", "vision").returncode == 0
     assert system.cli("policy", "remove", "user:alice", "--yes", who="admin").returncode == 0
+    assert "=7d" in system.cli("policy", "set", "everybody", "max_duration=7d", who="admin").stdout
+    assert "max_duration=7d" in system.cli("policy", "show", "default", who="admin").stdout
+    assert (
+        system.cli("policy", "remove", "everybody", "--yes", who="admin").stdout == "default: its rules are deleted\n"
+    )
+    assert "default (everybody)" in system.cli("policy", "show", "alice", who="admin").stderr
     ordered = system.cli("policy", "set", "project:vision", "order=arrival", who="admin")
     assert "order=arrival" in ordered.stdout
     wrong = system.cli("policy", "set", "default", "order=size", who="admin")
