@@ -20,6 +20,8 @@ from starlette.types import ASGIApp, Message, Receive
 
 from api_service.access import token_reach
 from api_service.problems import TYPE_PREFIX, of_exception
+from api_service.web.finding.command_pages import pages_for, without_commands
+from api_service.web.finding.site_pages import SitePage
 from reservation_core.contracts.base import Problem, Slot
 from reservation_core.ports.people.identities import Principal
 
@@ -111,14 +113,20 @@ class RestProblemError(Exception):
             return "Some of what was typed can't be used. Correct it, and send it again."
         if self.problem.type == _NO_ADDRESS:
             return "There is no page at this address. Check how it is written."
-        return self.problem.detail.replace(" Take one of `nearest_slots`.", "")  # pages list these below
+        detail = self.problem.detail.replace(" Take one of `nearest_slots`.", "")  # pages list these below
+        return without_commands(detail)
+
+    @property
+    def pages(self) -> Sequence[SitePage]:
+        """The pages that do what the commands of the detail do."""
+        return pages_for(self.problem.detail)
 
     @property
     def rules(self) -> list[str]:
         """Every broken rule, in words."""
         if self.problem.type in _SAID_BY_DETAIL:
             return []  # the detail says the same
-        found = [_PLACE.sub("", rule.detail) for rule in self.problem.broken_rules or []]
+        found = [without_commands(_PLACE.sub("", rule.detail)) for rule in self.problem.broken_rules or []]
         if self.problem.type != _INVALID:
             return found
         return [_LENGTH.sub(_TYPED_LENGTH, _FIELD.sub(_label, rule)) for rule in found]

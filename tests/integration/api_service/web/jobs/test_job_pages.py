@@ -212,6 +212,9 @@ async def test_others_jobs_are_not_there(browsing: SignedIn, alice: httpx.AsyncC
     for path in ("cancel", "extend"):
         assert (await bob.send(f"/jobs/{job_id}/{path}", by="1h")).status_code == 404
     assert (await bob.client.get(f"/live?topics=job:{job_id}")).status_code == 404
+    page = await bob.get(f"/jobs/{job_id}", status=404)
+    assert '<p><a href="/jobs">Jobs</a></p>' in page
+    assert "gpu-dev" not in words(page), "a reader of pages has no use for a command"
     assert (await bob.client.get("/live?topics=admin")).status_code == 422
     assert "secret-project" in await (await browsing("root")).get("/jobs")
 

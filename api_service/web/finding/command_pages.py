@@ -1,0 +1,51 @@
+"""Pages in place of commands: what the server says names commands, and a reader of pages wants a page."""
+
+import re
+from collections.abc import Sequence
+
+from api_service.web.finding.site_pages import SITE_PAGES, SitePage
+
+_SENTENCES = re.compile(r"(?<=[.!?]) (?=\S)")
+_COMMAND = re.compile(r"`gpu-dev ([^`]+)`")
+_ADDRESSES = {
+    "list": "/jobs",
+    "book list": "/bookings",
+    "disk list": "/disks",
+    "disk create": "/disks",
+    "tokens list": "/account",
+    "keys list": "/account",
+    "notify targets": "/account",
+    "gpus": "/now",
+    "nodes": "/admin/nodes",
+    "users list": "/admin/users",
+    "users add": "/admin/users",
+    "projects list": "/admin/projects",
+    "projects create": "/admin/projects",
+    "maintenance list": "/admin/maintenance",
+    "pods": "/admin/pods",
+    "policy list": "/admin/policy",
+}
+_PAGES = {page.address: page for page in SITE_PAGES}
+
+
+def without_commands(text: str) -> str:
+    """The text without sentences whose commands all have pages, see `pages_for`; one of nothing else stays."""
+    kept = [sentence for sentence in _SENTENCES.split(text) if not _replaced(sentence)]
+    return " ".join(kept) or text
+
+
+def pages_for(text: str) -> Sequence[SitePage]:
+    """The pages for the sentences that `without_commands` leaves out."""
+    named = [page for sentence in _SENTENCES.split(text) for page in _replaced(sentence)]
+    return list(dict.fromkeys(named))
+
+
+def _replaced(sentence: str) -> Sequence[SitePage]:
+    pages = [_page(command) for command in _COMMAND.findall(sentence)]
+    return [page for page in pages if page is not None] if None not in pages else []
+
+
+def _page(command: str) -> SitePage | None:
+    return next(
+        (_PAGES[address] for start, address in _ADDRESSES.items() if f"{command} ".startswith(f"{start} ")), None
+    )

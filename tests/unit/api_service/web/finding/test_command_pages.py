@@ -1,0 +1,39 @@
+"""What the server says of commands, as a reader of pages is told."""
+
+import pytest
+
+from api_service.web.finding import command_pages
+from api_service.web.finding.command_pages import pages_for, without_commands
+
+
+@pytest.mark.parametrize(
+    ("said", "kept", "addresses"),
+    [
+        ("You have no job job-1. `gpu-dev list` shows your jobs.", "You have no job job-1.", ["/jobs"]),
+        (
+            "There is no user 'ann'. Add it first: `gpu-dev users add ann`.",
+            "There is no user 'ann'.",
+            ["/admin/users"],
+        ),
+        (
+            "No disk data. `gpu-dev disk list --user ann` shows all. `gpu-dev disk create x` makes one.",
+            "No disk data.",
+            ["/disks"],
+        ),
+        ("3.5 of 4 are left. Wait.", "3.5 of 4 are left. Wait.", []),
+        # No page does what these do, or not all of it.
+        ("You have no secret x. `gpu-dev secret list` shows yours.", None, []),
+        ("Full. See `gpu-dev disk list`, or remove files: `gpu-dev dev --disk x`.", None, []),
+        ("Full. `gpu-dev lists` is another command.", None, []),
+        # Nothing else would be left.
+        ("`gpu-dev list` shows your jobs.", "`gpu-dev list` shows your jobs.", ["/jobs"]),
+    ],
+)
+def test_a_page_stands_for_a_command(said: str, kept: str | None, addresses: list[str]) -> None:
+    assert without_commands(said) == (said if kept is None else kept)
+    assert [page.address for page in pages_for(said)] == addresses
+
+
+def test_each_command_has_a_page_that_is_there() -> None:
+    for command in command_pages._ADDRESSES:
+        assert pages_for(f"`gpu-dev {command} x` shows it.")
