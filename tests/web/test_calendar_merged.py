@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from playwright.async_api import Page, expect
 
+from tests.waiting import eventually
 from tests.web.browser import assert_accessible
 from tests.web.conftest import People, Screenshot
 from tests.web.test_calendar import day
@@ -82,3 +83,36 @@ async def test_within_a_day_they_lead_to_finer_rows(people: People) -> None:
         await card.get_by_role("link", name=link).click()
         await page.wait_for_url(f"**{then}**")
         await expect(page.locator("#calendar .ec-event.mine").first).to_be_visible()
+
+
+async def test_keys_lead_into_the_card_of_merged_entries_and_back(people: People) -> None:
+    alice = await people("alice", viewport={"width": 1440, "height": 900})
+    page, card = alice.page, alice.page.locator("#entry-card")
+    await opened(page, "view=week&by=node")
+    entry = page.locator("#calendar .ec-event.merged .ec-event-title").first
+    await entry.focus()
+    await entry.press("Enter")
+    await expect(card.locator("li a").first).to_be_focused()
+    await page.keyboard.press("Escape")
+    await expect(card).to_be_hidden()
+    await expect(entry).to_be_focused()
+
+
+async def test_merged_entries_keep_the_focus_when_others_book(people: People, system: WebSystem) -> None:
+    alice, rest = await people("alice", viewport={"width": 1440, "height": 900}), system.rest("alice")
+    await opened(alice.page, "view=week&by=node")
+    merged = alice.page.locator("#calendar .ec-event.merged .ec-event-title")
+    await merged.first.focus()
+    before = await numbers(alice.page)
+    start = FIRST + timedelta(hours=14)
+    body = {"gpus": 1, "node": "titan", "start": start.isoformat(), "duration": 7200, "title": "one more"}
+    made = rest.post("/v1/bookings", json=body).raise_for_status().json()["id"]
+    try:
+        await eventually(lambda: _is(alice.page, before + 1))
+        await expect(merged.first).to_be_focused()
+    finally:
+        rest.delete(f"/v1/bookings/{made}").raise_for_status()
+
+
+async def _is(page: Page, number: int) -> bool:
+    return await numbers(page) == number

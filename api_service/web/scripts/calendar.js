@@ -80,6 +80,7 @@ class Timeline {
   #shown = [];
   #fixed = []; // free counts and found slots
   #joined = 0;
+  #focused = null; // the ids of an entry that is drawn anew
   #calendar;
   #busy = false;
   #stale = false;
@@ -159,7 +160,7 @@ class Timeline {
 
   #fit() {
     this.#calendar.setOption("slotWidth", this.#slotWidth());
-    this.#calendar.setOption("events", this.#events());
+    this.#draw(() => this.#events());
   }
 
   /** In pixels, so that all of it is seen where there is room. */
@@ -205,10 +206,33 @@ class Timeline {
     if (unnamed.length === 0 || this.#busy || this.#joined++ >= JOINED_AT_MOST) return;
     const idOf = (entry) => entry.querySelector("[data-entry]").dataset.entry;
     const pairs = unnamed.map(([row, ...both]) => [this.#data.rows[row].id, ...both.map(idOf)]);
-    queueMicrotask(() => this.#calendar.setOption("events", this.#show(joinEvents(this.#shown, pairs, this.#pixels() / 1000))));
+    queueMicrotask(() => this.#draw(() => this.#show(joinEvents(this.#shown, pairs, this.#pixels() / 1000))));
+  }
+
+  /** Anew: the entry that has the focus keeps it, or what it is merged into now. */
+  #draw(events) {
+    const { entry } = this.#place.contains(document.activeElement) ? document.activeElement.dataset : {};
+    if (entry !== undefined) this.#focused = this.#members(entry);
+    this.#calendar.setOption("events", events());
+  }
+
+  /** The ids of an entry, and of those that are merged in it. */
+  #members(entry) {
+    const { entries = [] } = this.#byId.get(entry)?.extendedProps ?? {};
+    return [entry, ...entries.map(({ id }) => id).filter(Boolean)];
+  }
+
+  #focusAgain() {
+    if (this.#focused === null) return;
+    if (document.activeElement === document.body) {
+      const has = ({ dataset }) => this.#members(dataset.entry).some((id) => this.#focused.includes(id));
+      [...this.#place.querySelectorAll("[data-entry]")].find(has)?.focus({ preventScroll: true });
+    }
+    if (this.#place.contains(document.activeElement)) this.#focused = null;
   }
 
   #drawn() {
+    this.#focusAgain();
     this.#join(placeLabels(this.#place));
     // One of what leads nowhere can be reached by Tab, the others by arrow keys.
     const other = this.#place.querySelector("button.ec-event-title");
@@ -382,15 +406,8 @@ class Timeline {
     }
     this.#stale = false;
     if (contentOf(this.#data) === shown) return; // a change elsewhere: drawn anew, all labels would flicker
-    const focused = this.#place.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
-    this.#calendar.setOption("events", this.#events());
+    this.#draw(() => this.#events());
     document.getElementById("calendar-crowded").hidden = !this.#data.crowded;
-    requestAnimationFrame(() => this.#focus(focused));
-  }
-
-  #focus(href) {
-    if (href === null || this.#place.contains(document.activeElement)) return;
-    [...this.#place.querySelectorAll("a[href]")].find((each) => each.getAttribute("href") === href)?.focus();
   }
 }
 

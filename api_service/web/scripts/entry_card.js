@@ -7,6 +7,8 @@ const NAMED = 8; // of merged entries
 
 const PLAIN = ".ec-event:not(.heat-row, .ec-preview, .ec-ghost)";
 
+const nameOf = (entry) => entry?.querySelector("[data-entry]")?.dataset.entry ?? "";
+
 function link(href, text) {
   const made = element("a", "", text);
   made.href = href;
@@ -62,7 +64,7 @@ export class EntryCard {
     }
     this.#card.addEventListener("focusin", () => this.#stay());
     this.#card.addEventListener("focusout", () => this.#leaveSoon());
-    document.addEventListener("keydown", (event) => event.key === "Escape" && this.#dismiss());
+    document.addEventListener("keydown", (event) => event.key === "Escape" && this.#left());
     document.addEventListener("pointermove", ({ movementX, movementY }) => (this.#dismissed &&= movementX === 0 && movementY === 0));
     document.addEventListener("pointerdown", (event) => this.#pressed(event));
   }
@@ -71,6 +73,15 @@ export class EntryCard {
     this.#stay();
     this.#entry = null;
     this.#card.hidden = true;
+  }
+
+  /** From within the card, the focus goes back to the entry, which may have been drawn anew. */
+  #left() {
+    if (this.#card.contains(document.activeElement)) {
+      const name = nameOf(this.#entry);
+      [...this.#place.querySelectorAll("[data-entry]")].find(({ dataset }) => dataset.entry === name)?.focus();
+    }
+    this.#dismiss();
   }
 
   /** Not to come again for the pointer that rests where it was. */
@@ -92,13 +103,20 @@ export class EntryCard {
   /** A first tap shows the card, a second one goes where the entry leads to. */
   #tapped(event) {
     const entry = event.target.closest(PLAIN);
+    if (entry !== null && event.detail === 0 && event.target.closest("button")) this.#enter(entry);
     if (entry === null || event.pointerType === "mouse" || event.pointerType === undefined || event.detail === 0) return;
     // Known by its name: it may have been drawn anew since the first tap.
-    const name = entry.querySelector("[data-entry]")?.dataset.entry ?? "";
+    const name = nameOf(entry);
     if (!this.#card.hidden && this.#tappedName === name) return;
     event.preventDefault();
     this.#show(entry);
     this.#tappedName = name;
+  }
+
+  /** Enter leads into the card of what has no page of its own: to the first link there. */
+  #enter(entry) {
+    this.#show(entry);
+    this.#card.querySelector("a")?.focus();
   }
 
   #show(entry) {
