@@ -13,6 +13,7 @@ from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Locator, Page, expect
 
@@ -78,12 +79,15 @@ SELECT reservation_id, now(), 'system', 'succeeded', 'ending', 'succeeded', 'com
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def cluster(chromium: Path, database_url: str, tmp_path: Path) -> AsyncIterator[Runtime]:
-    """So many cards, in a database."""
+async def cluster(
+    request: pytest.FixtureRequest, chromium: Path, database_url: str, tmp_path: Path
+) -> AsyncIterator[Runtime]:
+    """So many cards, in a database; a parameter is the form of the nodes' names."""
+    name = getattr(request, "param", NAME)
     async with open_runtime(ApiSettings(home=tmp_path / "home", local_gpus="h100:1"), database_url) as runtime:
         reports = [
             NodeReport(
-                name=NAME.format(node // RACK, node),
+                name=name.format(node // RACK, node),
                 ready=True,
                 schedulable=True,
                 gpus=tuple(
@@ -164,6 +168,14 @@ async def test_a_thousand_nodes_are_read_chosen_from_and_kept_up(
         assert cut == 0
         await _assert_used_by_keyboard(page, cluster)
         await assert_accessible(page)
+
+
+@pytest.mark.parametrize("cluster", ["node{1}"], indirect=True)
+async def test_a_thousand_nodes_without_racks_are_one_screen(browser: Browser, cluster: Runtime) -> None:
+    async with looking(browser, cluster, "alice", Role.USER) as alice:
+        await alice.page.goto("/now")
+        await expect(alice.page.locator("#cards .group-head")).to_have_count(2)
+        await _assert_one_screen(alice.page)
 
 
 async def _assert_one_screen(page: Page) -> None:

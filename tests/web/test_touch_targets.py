@@ -1,4 +1,4 @@
-"""Targets of every page are 24 by 24 pixels, or as far from all others as if they were (WCAG 2.2, 2.5.8)."""
+"""Whatever is tapped or typed into can be hit (24 by 24 pixels or as far apart, WCAG 2.2, 2.5.8), and seen."""
 
 import pytest
 from playwright.async_api import expect
@@ -34,3 +34,50 @@ async def test_whatever_is_tapped_can_be_hit(people: People, things: dict[str, s
         await root.page.evaluate(AXE.read_text())
         small = await root.page.evaluate(_SMALL)
         assert not small, (address, small)
+
+
+# axe looks at neither: what a field is for, and that it is a field (WCAG 1.4.3 and 1.4.11).
+_FAINT = """() => {
+  const pixel = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+  const light = (colour) => {
+    pixel.fillStyle = colour;
+    pixel.fillRect(0, 0, 1, 1);
+    const [r, g, b] = [...pixel.getImageData(0, 0, 1, 1).data].map((of) => of / 255)
+      .map((of) => of <= 0.04045 ? of / 12.92 : ((of + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
+  };
+  const contrast = (one, other) => Math.max(light(one) / light(other), light(other) / light(one));
+  const ground = getComputedStyle(document.body).backgroundColor;
+  return [...document.querySelectorAll("main :is(input, select, textarea, button.second)")].flatMap((field) => {
+    const { backgroundColor, borderTopColor } = getComputedStyle(field);
+    const words = contrast(getComputedStyle(field, "::placeholder").color, backgroundColor);
+    const edge = contrast(borderTopColor, ground);
+    const faint = field.matches("[type=hidden], [type=checkbox], [type=radio], .plain") || !field.checkVisibility()
+      ? [] : [...(field.placeholder && words < 4.5 ? ["words", words] : []), ...(edge < 3 ? ["edge", edge] : [])];
+    return faint.length ? [`${field.outerHTML.slice(0, 80)} ${faint}`] : [];
+  });
+}"""
+
+
+async def test_fields_and_what_they_are_for_can_be_seen(people: People, things: dict[str, str]) -> None:
+    root = await people("root")
+    for scheme in ("dark", "light"):
+        await root.page.emulate_media(color_scheme=scheme)
+        for address in ("/now", "/submit", "/account", "/admin/nodes"):
+            await root.page.goto(address)
+            faint = await root.page.evaluate(_FAINT)
+            assert not faint, (address, scheme, faint)
+
+
+async def test_on_a_phone_tab_goes_to_nothing_out_of_sight(people: People, things: dict[str, str]) -> None:
+    """Heads of tables are for screen readers alone there; what they do, the form above them does."""
+    root = await people("root", viewport={"width": 390, "height": 844})
+    for address in ("/queue", "/jobs", "/usage", "/admin/users"):
+        await root.page.goto(address)
+        assert await root.page.locator("thead a").count()
+        stops = []
+        for _ in range(60):
+            await root.page.keyboard.press("Tab")
+            stops.append(await root.page.evaluate("document.activeElement.closest('thead') === null"))
+        assert all(stops), address
+        await expect(root.page.get_by_label("Sort by")).to_be_visible()
