@@ -16,6 +16,7 @@ from starlette.responses import Response
 from api_service.requests.headers import takes_gzip
 from api_service.web import words
 from api_service.web.assets import Assets
+from api_service.web.finding.command_pages import text_of_pages
 from api_service.web.finding.site_pages import keys_of
 from api_service.web.jobs.expected_starts import expected_start
 from reservation_core.domain import status_words
@@ -72,7 +73,7 @@ class Templates:
             "clock_range": lambda start, end: words.clock_range(start, end, zone, now),
             "time_range": lambda start, end: words.range_elements(start, end, zone, now),
             "until": lambda when: words.until(when, now),
-            "in_zone": lambda text: words.in_zone(text, zone, now),
+            "in_zone": lambda text: words.in_zone(text_of_pages(text), zone, now),
         }
         return label_cells(self._environment.get_template(name).render(context))
 

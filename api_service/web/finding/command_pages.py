@@ -7,6 +7,7 @@ from api_service.web.finding.site_pages import SITE_PAGES, SitePage
 
 _SENTENCES = re.compile(r"(?<=[.!?]) (?=\S)")
 _COMMAND = re.compile(r"`gpu-dev ([^`]+)`")
+_UNCORDONED = re.compile(r"`gpu-dev nodes uncordon [^`]+`")
 _ADDRESSES = {
     "list": "/jobs",
     "book list": "/bookings",
@@ -32,6 +33,11 @@ def without_commands(text: str) -> str:
     """The text without sentences whose commands all have pages, see `pages_for`; one of nothing else stays."""
     kept = [sentence for sentence in _SENTENCES.split(text) if not _replaced(sentence)]
     return " ".join(kept) or text
+
+
+def text_of_pages(text: str) -> str:
+    """The reason of a cordon, which names its command in the middle of a sentence; other texts stay."""
+    return _UNCORDONED.sub("it is uncordoned", text)
 
 
 def pages_for(text: str) -> Sequence[SitePage]:

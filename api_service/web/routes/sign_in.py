@@ -53,7 +53,7 @@ class _NotSignedInError(Exception):
 async def _begin_session(visit: Visit, secret: str | None) -> WebSession:
     """A session of the token's user, in place of this browser's former one. Raises _NotSignedInError."""
     if secret is None:
-        detail = "Paste a token: `gpu-dev login` shows where yours is, or ask an administrator."
+        detail = "Paste a token. An administrator gives you one."
         raise _NotSignedInError(SignInOutcome.MALFORMED, detail)
     services = visit.services
     try:

@@ -3,7 +3,7 @@
 import pytest
 
 from api_service.web.finding import command_pages
-from api_service.web.finding.command_pages import pages_for, without_commands
+from api_service.web.finding.command_pages import pages_for, text_of_pages, without_commands
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,9 @@ def test_a_page_stands_for_a_command(said: str, kept: str | None, addresses: lis
 def test_each_command_has_a_page_that_is_there() -> None:
     for command in command_pages._ADDRESSES:
         assert pages_for(f"`gpu-dev {command} x` shows it.")
+
+
+def test_a_cordon_is_no_command_on_pages() -> None:
+    said = "Cordoned by root: nothing new is placed here until `gpu-dev nodes uncordon gpu-07`."
+    assert text_of_pages(said) == "Cordoned by root: nothing new is placed here until it is uncordoned."
+    assert text_of_pages("Waits until 14:00.") == "Waits until 14:00."
