@@ -12,7 +12,7 @@ from api_service.web.calendar.timeline_window import DayWindow, TimelineScale
 from reservation_core.domain.model import ReservationKind
 from reservation_core.ports.bookings.bookings import EntryMerging, MergedEntries
 
-MOST_APART = 300
+MOST_APART = 200
 """Browsers draw no more: each takes a millisecond."""
 _MOST_NAMED = 3
 _NAMED_LINES = 3

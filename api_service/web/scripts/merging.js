@@ -3,7 +3,7 @@ import { millisecondsOf, wallAt } from "./wall_times.js";
 
 const TARGET = 24; // pixels: what is narrower can't be hit
 const WIDEST = 5; // of what small entries become, in multiples of what is small
-const MOST = 300; // drawn: browsers need a millisecond for each
+const MOST = 200; // drawn: browsers need a millisecond for each
 // So many lanes above each other on a row, and so many targets wide is what is small: coarser where too many are left.
 const STEPS = [[8, 1], [4, 1], [2, 1], [1, 1], [2, 2], [1, 2], [1, 4], [1, 12]];
 
