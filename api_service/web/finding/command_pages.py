@@ -18,6 +18,7 @@ _ADDRESSES = {
     "notify targets": "/account",
     "gpus": "/now",
     "nodes": "/admin/nodes",
+    "users me": "/account",
     "users list": "/admin/users",
     "users add": "/admin/users",
     "projects list": "/admin/projects",

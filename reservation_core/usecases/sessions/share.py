@@ -48,5 +48,5 @@ async def unshare(uow: UnitOfWork, principal: Principal, job_id: str, user: str,
 async def _locked_user(uow: UnitOfWork, name: str) -> ShareUser:
     user = await uow.shares.lock_user(name)
     if user is None:
-        raise NotFoundError(f"There is no user {name!r}. Ask the person: `gpu-dev users me` shows one's user name.")
+        raise NotFoundError(f"There is no user {name!r}. Ask the person for the user name.")
     return user
