@@ -43,10 +43,22 @@ class ShapeQueue:
     Entries before `first` are gone: most jobs leave at the front, and moving the rest each time would cost more.
     """
 
-    __slots__ = ("_lengths", "_shortest", "entries", "first", "gpu_type", "held", "preemptible", "shape", "slotted")
+    __slots__ = (
+        "_lengths",
+        "_shortest",
+        "entries",
+        "first",
+        "gpu_type",
+        "held",
+        "kind",
+        "preemptible",
+        "shape",
+        "slotted",
+    )
 
     def __init__(self, gpu_type: str | None, kind: _Kind) -> None:
         self.gpu_type = gpu_type
+        self.kind = kind
         self.shape, self.slotted, self.held, self.preemptible = kind
         self.entries: list[Entry] = []
         self.first = 0
@@ -71,11 +83,12 @@ class ShapeQueue:
         if self._shortest is not None and length < self._shortest:
             self._shortest = length
 
-    def remove(self, order: Order) -> Entry:
-        """Remove the job at this place."""
-        index = bisect_left(self.entries, (order,), lo=self.first)
-        entry = self.entries[index]
+    def remove(self, entry: Entry) -> None:
+        """Remove a job that is in it."""
         length = entry[2]
+        index = self.first
+        if self.entries[index] is not entry:
+            index = bisect_left(self.entries, (entry[0],), lo=index)
         if index == self.first:
             self.first += 1
             if self.first > _COMPACT_AFTER and self.first * 2 > len(self.entries):
@@ -88,7 +101,6 @@ class ShapeQueue:
             del self._lengths[length]
             if length == self._shortest:
                 self._shortest = None
-        return entry
 
     def rank(self, order: Callable[[Waiting], Order]) -> None:
         """Put the jobs in this order."""
@@ -131,6 +143,7 @@ class WaitingQueue:
         slots: Collection[str] = frozenset(),
     ) -> None:
         self.jobs: dict[str, Waiting] = {}
+        self._places: dict[str, tuple[ShapeQueue, Entry]] = {}
         self.shapes: dict[str | None, dict[_Kind, ShapeQueue]] = {}
         self.slotted: set[str] = set()
         self.held: set[str] = set()
@@ -186,6 +199,7 @@ class WaitingQueue:
     def _rank(self) -> None:
         for shape_queue in self.all_shapes():
             shape_queue.rank(self.order)
+            self._places.update((entry[1].id, (shape_queue, entry)) for entry in shape_queue)
 
     def add(self, job: Waiting, *, slotted: bool) -> None:
         """Put a job in, unless it has no slot and its place is beyond the part that is in memory."""
@@ -211,11 +225,13 @@ class WaitingQueue:
     def _put_in(self, entry: Entry) -> None:
         job = entry[1]
         shapes = self.shapes.setdefault(job.gpu_type, {})
-        kind = self._kind(job)
-        if kind not in shapes:
-            shapes[kind] = ShapeQueue(job.gpu_type, kind)
-        shapes[kind].add(entry)
+        kind = (job.shape, job.id in self.slotted, job.id in self.held, job.preemptible)
+        shape_queue = shapes.get(kind)
+        if shape_queue is None:
+            shape_queue = shapes[kind] = ShapeQueue(job.gpu_type, kind)
+        shape_queue.add(entry)
         self.jobs[job.id] = job
+        self._places[job.id] = shape_queue, entry
 
     def remove(self, job: Waiting) -> None:
         """Take a job out that is in."""
@@ -225,17 +241,13 @@ class WaitingQueue:
         for marked in (self.slotted, self.held, self.barred):
             marked.discard(job.id)
 
-    def _kind(self, job: Waiting) -> _Kind:
-        return (job.shape, job.id in self.slotted, job.id in self.held, job.preemptible)
-
     def _take_out(self, job: Waiting) -> Entry:
         del self.jobs[job.id]
-        shapes = self.shapes[job.gpu_type]
-        kind = self._kind(job)
-        shape_queue = shapes[kind]
-        entry = shape_queue.remove(self.order(job))
+        shape_queue, entry = self._places.pop(job.id)
+        shape_queue.remove(entry)
         if not shape_queue:
-            del shapes[kind]
+            shapes = self.shapes[job.gpu_type]
+            del shapes[shape_queue.kind]
             if not shapes:
                 del self.shapes[job.gpu_type]
         return entry
