@@ -29,7 +29,6 @@ class Ledger:
         self.shares_version = 0
         self._rows = 0
         self._edges: list[tuple[int, str]] = []
-        self._slot_starts: list[tuple[int, str]] = []
         self._edges_before = -FOREVER
         for reservation_id, rows in by_reservation(commitments).items():
             self.replace(reservation_id, rows)
@@ -100,7 +99,7 @@ class Ledger:
         rows = [(gpu.gpu_id, row) for gpu in placed]
         rows += before
         rows.sort()
-        self._remember(reservation_id, tuple(rows), {row[:2], *_ranges_of(before)})
+        self._remember(reservation_id, tuple(rows), _ranges_of(rows) if before else {row[:2]})
         if planned:
             self._remember_slot(reservation_id, row)
 
@@ -122,17 +121,9 @@ class Ledger:
         return [(at, reservation_id) for edges in ranges for at in edges if at > self._edges_before]
 
     def _remember_slot(self, reservation_id: str, row: Row) -> None:
-        start, end, _, _ = row
-        self.slots[reservation_id] = (start, end)
-        if start <= self._edges_before:
+        self.slots[reservation_id] = row[:2]
+        if row[0] <= self._edges_before:
             self.due.add(reservation_id)
-            return
-        heappush(self._slot_starts, (start, reservation_id))
-        if len(self._slot_starts) > 4 * len(self.slots) + _STALE_EDGES:
-            self._slot_starts = [
-                (start, waiting_id) for waiting_id, (start, _) in self.slots.items() if waiting_id not in self.due
-            ]
-            heapify(self._slot_starts)
 
     def edges_until(self, now: int) -> list[int]:
         """The GPUs on which a range began or ended since the last call, up to `now`; none at the first call."""
@@ -140,17 +131,15 @@ class Ledger:
             # This is the first look, and most of what is known began long ago.
             self._edges = [edge for edge in self._edges if edge[0] > now]
             heapify(self._edges)
+            self.due.update(reservation_id for reservation_id, (start, _) in self.slots.items() if start <= now)
         self._edges_before = now
-        starts = self._slot_starts
-        while starts and starts[0][0] <= now:
-            start, reservation_id = heappop(starts)
-            slot = self.slots.get(reservation_id)
-            if slot is not None and slot[0] == start:
-                self.due.add(reservation_id)
         edges = self._edges
         changed: list[int] = []
         while edges and edges[0][0] <= now:
             at, reservation_id = heappop(edges)
+            slot = self.slots.get(reservation_id)
+            if slot is not None and slot[0] == at:
+                self.due.add(reservation_id)
             changed += [gpu_id for gpu_id, row in self.by_reservation.get(reservation_id, ()) if at in row[:2]]
         return changed
 
