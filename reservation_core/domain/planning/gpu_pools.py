@@ -1,11 +1,11 @@
 """The usable GPUs of one inventory as pools, one for each type, and in which of them something has changed."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from reservation_core.domain.calendar import Row, length_micros
 from reservation_core.domain.cards.placement_policies import PlacementPolicy
 from reservation_core.domain.model import Gpu, GpuCondition, Node
-from reservation_core.domain.plan import Waiting
+from reservation_core.domain.plan import Shape, Waiting
 from reservation_core.domain.planning.open_rows import Ledger
 from reservation_core.domain.planning.waiting_queue import WaitingQueue
 from reservation_core.domain.policy.quota_book import Counted
@@ -48,6 +48,7 @@ class GpuPools:
         }
         self.profiles = {gpu_type: PoolProfile(pool) for gpu_type, pool in self.by_type.items()}
         self.freed_time = {gpu_type: FreedTime(profile) for gpu_type, profile in self.profiles.items()}
+        self._earlier_places: dict[tuple[str | None, Shape], EarlierPlaces] = {}
         self.capacity = Capacity(nodes)
         self.reach = Reach(self.by_type, self.capacity)
         self._places = {
@@ -181,19 +182,14 @@ class GpuPools:
         """Go through the queue of a requested type again; None is any type, and ties all pools together."""
         self.dirty.update(self.by_type if gpu_type is None else self.by_type.keys() & {gpu_type})
 
-    def earlier_places(self, job: Waiting, now: int) -> EarlierPlaces:
-        """Where jobs of a job's shape may find earlier places than their slots; good until anything changes."""
-        freed_times = {pool.gpu_type: self.freed_time[pool.gpu_type] for pool in self.for_job(job)}
-        return EarlierPlaces(freed_times, job.gpus, now, self._nodes_of)
-
-    def read_earlier_places(self, job: Waiting, now: int, enough: Callable[[], bool]) -> bool:
-        """Read where GPUs were given back, until `enough`; whether all is read."""
-        for pool in self.for_job(job):
-            freed = self.freed_time[pool.gpu_type]
-            while freed.nodes and not freed.everywhere[0] and not freed.read_some(job.gpus, now):
-                if enough():
-                    return False
-        return True
+    def earlier_places(self, gpu_type: str | None, shape: Shape) -> EarlierPlaces:
+        """Where jobs of a shape may find earlier places than their slots."""
+        known = self._earlier_places.get((gpu_type, shape))
+        if known is None:
+            pools = self.reach.pools_for(gpu_type, shape)
+            freed_times = {pool.gpu_type: self.freed_time[pool.gpu_type] for pool in pools}
+            known = self._earlier_places[gpu_type, shape] = EarlierPlaces(freed_times, shape.gpus, self._nodes_of)
+        return known
 
     def _nodes_of(self, job_id: str) -> set[tuple[str, int]]:
         """The nodes of a slot, as type and position; those of unusable GPUs are left out."""
@@ -202,12 +198,14 @@ class GpuPools:
 
     def note_asked(self, job: Waiting) -> None:
         """Note that a job with a slot asks for something else than when it got it."""
+        self._earlier_places.clear()
         for pool in self.for_job(job):
             self.freed_time[pool.gpu_type].add_job(job.id)
 
     def walk_again(self) -> None:
         """Look for earlier slots in all pools."""
         self.freed.update(self.by_type)
+        self._earlier_places.clear()
         for freed_time in self.freed_time.values():
             freed_time.add_all()
 
@@ -223,6 +221,7 @@ class GpuPools:
         The walk before is over: what it looked at in other types is not looked at again.
         """
         freed, self.freed = self.freed, set()
+        self._earlier_places.clear()
         self.freed_quotas, self._next_freed_quotas = self._next_freed_quotas, set()
         for gpu_type, freed_time in self.freed_time.items():
             freed_time.begin_walk(here=gpu_type in freed)

@@ -20,7 +20,6 @@ from reservation_core.domain.plan import LateStart, PlannedSlot, Waiting
 from reservation_core.domain.planning.making_room import RoomMaker, may_have_room, room_length, with_fewest_lost
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.waiting_queue import Entry, ShapeQueue
-from reservation_core.domain.pools.freed_time import EarlierPlaces
 from reservation_core.domain.pools.node_timeline import Timeline
 from reservation_core.domain.pools.pool import Pool, write_row
 from reservation_core.domain.pools.pool_profile import Fit
@@ -68,8 +67,9 @@ def plan_slots(
         walk.begin(pools.take_freed())
     last: Entry | None = None
     over = True
+    walk.paused = None
     for planned, entry in enumerate(_jobs_to_plan(picture, promises, enough)):
-        if planned == limit or (planned and enough()) or not search.is_ready(entry[1], enough):
+        if walk.paused is entry or planned == limit or (planned and enough()) or not search.is_ready(entry[1], enough):
             over = False
             break
         last = entry
@@ -156,49 +156,73 @@ def _jobs_to_plan(picture: Picture, promises: int, enough: Callable[[], bool]) -
 def _improvable(picture: Picture, queues: list[ShapeQueue], enough: Callable[[], bool]) -> Iterator[Entry]:
     """Those of the jobs with a slot that may find an earlier one, or for which others may make room.
 
-    Another one only when there is no time to go on: the walk has come so far.
+    Another one, before which the walk pauses, when there is no time to go on.
     """
-    pools, slots, at = picture.pools, picture.ledger.slots, picture.at
+    hopes = _Hopes(picture, enough)
     heap = [
         (queue.entries[index][0], number, index)
         for number, queue in enumerate(queues)
         if (index := picture.walk.first_of(queue)) < len(queue.entries)
     ]
     heapify(heap)
-    # Of all jobs of a shape, until something is decided: where they may find earlier places, and how short they must be
-    # to be given room.
-    known: dict[int, tuple[EarlierPlaces, int]] = {}
     passed = 0
+    last: Entry | None = None
     while heap:
         _, number, index = heap[0]
         entries = queues[number].entries
         entry = entries[index]
-        _, job, length = entry
-        start, _ = slots.get(job.id, (at, at))
-        if start > at and number not in known and pools.read_earlier_places(job, at, enough):
-            known[number] = pools.earlier_places(job, at), room_length(picture, job)
-        if start <= at:
-            hopeful = False
-        elif number not in known:
-            hopeful = True  # there is no time to see whether it is not
-        else:
-            places, too_long = known[number]
-            hopeful = (
-                places.may_begin(job.id, length, start)
-                or picture.has_freed_quota(job)
-                or (length < too_long and may_have_room(picture, job))
-            )
-        passed += not hopeful
-        if hopeful or (passed % _PASSED_OVER == 0 and enough()):
-            if not hopeful:
-                picture.walk.pass_over(entry)
+        hopeful = hopes.has(queues[number], entry)
+        if hopeful:
             yield entry
-            known.clear()
+            hopes.note_decision()
+        else:
+            passed += 1
+            last = last if hopeful is None else entry
+            if hopeful is None or (passed % _PASSED_OVER == 0 and enough()):
+                picture.walk.pause(last, entry)
+                yield entry
+                return
         index += 1
         if index < len(entries):
             heapreplace(heap, (entries[index][0], number, index))
         else:
             heappop(heap)
+
+
+class _Hopes:
+    """Which jobs with a slot may find an earlier one.
+
+    `_too_long` has how short jobs of a shape must be to be given room, until something is decided; not of shapes of
+    which there was no time to read all.
+    """
+
+    def __init__(self, picture: Picture, enough: Callable[[], bool]) -> None:
+        self._picture = picture
+        self._enough = enough
+        self._too_long: dict[ShapeQueue, int] = {}
+
+    def has(self, queue: ShapeQueue, entry: Entry) -> bool | None:
+        """Whether a job in this queue may have an earlier slot: no only if not, None if there is no time to see."""
+        _, job, length = entry
+        picture, at = self._picture, self._picture.at
+        start, _ = picture.ledger.slots.get(job.id, (at, at))
+        if start <= at:
+            return False
+        places = picture.pools.earlier_places(queue.gpu_type, queue.shape)
+        too_long = self._too_long.get(queue)
+        if too_long is None:
+            if not places.read(at, self._enough):
+                return None
+            too_long = self._too_long[queue] = room_length(picture, job)
+        return (
+            places.may_begin(job.id, length, start, at)
+            or picture.has_freed_quota(job)
+            or (length < too_long and may_have_room(picture, job))
+        )
+
+    def note_decision(self) -> None:
+        """Note that something may have been decided."""
+        self._too_long.clear()
 
 
 def _unpromised(picture: Picture, queue: ShapeQueue, slotted: list[ShapeQueue], promises: int) -> Iterator[Entry]:

@@ -143,7 +143,8 @@ class WaitingQueue:
         slots: Collection[str] = frozenset(),
     ) -> None:
         self.jobs: dict[str, Waiting] = {}
-        self._places: dict[str, tuple[ShapeQueue, Entry]] = {}
+        self._entries: dict[str, Entry] = {}
+        self._queues: dict[str, ShapeQueue] = {}
         self.shapes: dict[str | None, dict[_Kind, ShapeQueue]] = {}
         self.slotted: set[str] = set()
         self.held: set[str] = set()
@@ -199,7 +200,7 @@ class WaitingQueue:
     def _rank(self) -> None:
         for shape_queue in self.all_shapes():
             shape_queue.rank(self.order)
-            self._places.update((entry[1].id, (shape_queue, entry)) for entry in shape_queue)
+            self._entries.update((entry[1].id, entry) for entry in shape_queue)
 
     def add(self, job: Waiting, *, slotted: bool) -> None:
         """Put a job in, unless it has no slot and its place is beyond the part that is in memory."""
@@ -231,7 +232,8 @@ class WaitingQueue:
             shape_queue = shapes[kind] = ShapeQueue(job.gpu_type, kind)
         shape_queue.add(entry)
         self.jobs[job.id] = job
-        self._places[job.id] = shape_queue, entry
+        self._entries[job.id] = entry
+        self._queues[job.id] = shape_queue
 
     def remove(self, job: Waiting) -> None:
         """Take a job out that is in."""
@@ -243,7 +245,7 @@ class WaitingQueue:
 
     def _take_out(self, job: Waiting) -> Entry:
         del self.jobs[job.id]
-        shape_queue, entry = self._places.pop(job.id)
+        entry, shape_queue = self._entries.pop(job.id), self._queues.pop(job.id)
         shape_queue.remove(entry)
         if not shape_queue:
             shapes = self.shapes[job.gpu_type]
@@ -350,13 +352,14 @@ class SlotWalk:
 
     `gpu_types` are the types of the pools in which something was given back before it began; none when it is over.
     `tries` counts how often it was tried in vain to make room since then, `too_long` has the least length for which
-    that failed, by type and shape (see `making_room`).
+    that failed, by type and shape (see `making_room`). It is `paused` at a job before which there was no time to go on.
     """
 
     def __init__(self) -> None:
         self.gpu_types: frozenset[str] = frozenset()
         self.tries = 0
         self.too_long: dict[tuple[str | None, Shape], int] = {}
+        self.paused: Entry | None = None
         self._after: Order | None = None
 
     def begin(self, gpu_types: frozenset[str]) -> None:
@@ -377,9 +380,11 @@ class SlotWalk:
         """The index of the first job of a shape that the walk has not come to."""
         return shape_queue.first_after(self._after)
 
-    def pass_over(self, entry: Entry) -> None:
-        """Note that this job and those before it were looked at."""
-        self._after = entry[0]
+    def pause(self, last: Entry | None, at: Entry) -> None:
+        """Pause at a job; `last` and those before it need not be looked at again."""
+        self.paused = at
+        if last is not None:
+            self._after = last[0]
 
     def go_on(self, last: Entry | None, *, over: bool) -> None:
         """Remember the last job that was looked at in this part; `over` says that there are no more."""

@@ -113,8 +113,9 @@ class FreedTime:
 
     def steps(self, gpus: int, now: int) -> Steps:
         """The places for so many GPUs on the nodes."""
-        while not self._read_steps(gpus, now):
-            pass
+        if self._unread.get(gpus, self.nodes):
+            while not self._read_steps(gpus, now):
+                pass
         return self._steps[gpus]
 
     def read_some(self, gpus: int, now: int) -> bool:
@@ -133,8 +134,9 @@ class FreedTime:
     @property
     def beside(self) -> set[str]:
         """The reservations on the nodes."""
-        while not self._read_beside():
-            pass
+        if self._unread.get(0, self.nodes):
+            while not self._read_beside():
+                pass
         return self._beside
 
     def may_begin_beside(self, job_id: str, gpus: int, length: int, position: int, before: int, now: int) -> bool:
@@ -177,41 +179,44 @@ class FreedTime:
 class EarlierPlaces:
     """Where jobs that ask for so many GPUs in these pools may find earlier places than their slots.
 
-    It is good until anything is given back or taken. `nodes_of` says on which nodes a job has its slot, as type and
-    position.
+    It is good until a walk begins, or all jobs or one that asks for something else are to be looked at.
     """
 
-    __slots__ = ("_asked", "_everywhere", "_freed", "_gpus", "_nodes_of", "_now")
+    __slots__ = ("_asked", "_everywhere", "_freed_times", "_gpus", "_nodes_of")
 
     def __init__(
         self,
         freed_times: Mapping[str, FreedTime],
         gpus: int,
-        now: int,
         nodes_of: Callable[[str], Iterable[tuple[str, int]]],
     ) -> None:
+        self._freed_times = freed_times
         self._gpus = gpus
-        self._now = now
         self._nodes_of = nodes_of
         self._everywhere = any(freed.everywhere[0] for freed in freed_times.values())
         self._asked = frozenset[str]().union(*(freed.asked for freed in freed_times.values()))
-        self._freed = {
-            gpu_type: (freed, freed.steps(gpus, now), freed.beside)
-            for gpu_type, freed in freed_times.items()
-            if freed.nodes and not self._everywhere
-        }
 
-    def may_begin(self, job_id: str, length: int, before: int) -> bool:
+    def read(self, now: int, enough: Callable[[], bool]) -> bool:
+        """Read where GPUs were given back, until `enough`; whether all is read."""
+        for freed in self._freed_times.values() if not self._everywhere else ():
+            while freed.nodes and not freed.read_some(self._gpus, now):
+                if enough():
+                    return False
+        return True
+
+    def may_begin(self, job_id: str, length: int, before: int, now: int) -> bool:
         """Whether a job may find a place that begins before its slot, which begins at `before`; false only if not."""
         if self._everywhere or job_id in self._asked:
             return True
         is_beside = False
-        for freed, steps, beside in self._freed.values():
-            if steps.begins_before(length, before) and freed.is_left(steps, self._gpus, length, before, self._now):
-                return True
-            is_beside = is_beside or job_id in beside
+        for freed in self._freed_times.values():
+            if freed.nodes:
+                steps = freed.steps(self._gpus, now)
+                if steps.begins_before(length, before) and freed.is_left(steps, self._gpus, length, before, now):
+                    return True
+                is_beside = is_beside or job_id in freed.beside
         return is_beside and any(
-            gpu_type in self._freed
-            and self._freed[gpu_type][0].may_begin_beside(job_id, self._gpus, length, position, before, self._now)
+            gpu_type in self._freed_times
+            and self._freed_times[gpu_type].may_begin_beside(job_id, self._gpus, length, position, before, now)
             for gpu_type, position in self._nodes_of(job_id)
         )

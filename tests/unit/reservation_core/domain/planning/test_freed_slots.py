@@ -123,7 +123,7 @@ def test_in_a_new_pool_all_are_looked_at_once_and_what_comes_meanwhile_counts_fo
     freed_time = Picture(snapshot([node("a", 1)], (), ())).pools.freed_time["h100"]
 
     def may_begin(job_id: str) -> bool:
-        return EarlierPlaces({"h100": freed_time}, 1, 0, lambda _: ()).may_begin(job_id, 1, 1)
+        return EarlierPlaces({"h100": freed_time}, 1, lambda _: ()).may_begin(job_id, 1, 1, 0)
 
     assert may_begin("job-1")
     freed_time.begin_walk()

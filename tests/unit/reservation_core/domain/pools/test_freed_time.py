@@ -21,8 +21,8 @@ def test_a_place_that_was_taken_meanwhile_is_not_looked_for_again(taken: tuple[i
     assert pools.freed_time["h100"].everywhere == (False, False)
 
     def may_begin() -> bool:
-        places = EarlierPlaces(pools.freed_time, 1, to_micros(T0), lambda _: ())
-        return places.may_begin("job-1", length_micros(10 * MINUTE), to_micros(at(60)))
+        places = EarlierPlaces(pools.freed_time, 1, lambda _: ())
+        return places.may_begin("job-1", length_micros(10 * MINUTE), to_micros(at(60)), to_micros(T0))
 
     assert may_begin()
     for gpu, is_left in zip(taken, (True, False), strict=True):
