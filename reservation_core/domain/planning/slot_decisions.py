@@ -67,7 +67,6 @@ def plan_slots(
         walk.begin(pools.take_freed())
     last: Entry | None = None
     over = True
-    walk.paused = None
     for planned, entry in enumerate(_jobs_to_plan(picture, promises, enough)):
         if walk.paused is entry or planned == limit or (planned and enough()) or not search.is_ready(entry[1], enough):
             over = False

@@ -388,6 +388,7 @@ class SlotWalk:
 
     def go_on(self, last: Entry | None, *, over: bool) -> None:
         """Remember the last job that was looked at in this part; `over` says that there are no more."""
+        self.paused = None
         if over:
             self.gpu_types = frozenset()
         elif self.gpu_types and last is not None:

@@ -173,6 +173,8 @@ class Timeline:
         able = masks[first]
         for mask in masks[first + 1 : last]:
             able &= mask
+        if able.bit_count() == gpus:
+            return able
         free = able
         picked = 0
         for mask in (*masks[last:], *reversed(masks[:first])):

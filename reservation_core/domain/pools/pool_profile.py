@@ -18,7 +18,7 @@ from reservation_core.domain.pools.node_timeline import Timeline
 from reservation_core.domain.pools.pool import NodeGpus, Pool
 
 _KEPT = 3
-"""How many windows of a node the arrays hold; the last one stands for all after it, too."""
+"""How many windows of a node the arrays hold. The last one stands for all after it, too, and is long enough for all."""
 
 _LEARNED = 64
 """How many nodes are checked for the first time at once."""
@@ -35,20 +35,18 @@ class _Firsts:
     Nodes from `unseen` on were never checked.
     """
 
-    __slots__ = ("_bounds", "_flat", "_lengths", "_rows", "_starts", "unseen")
+    __slots__ = ("_bounds", "_flat", "_last", "_lengths", "_rows", "_starts", "unseen")
 
     def __init__(self, able: Sequence[bool], scratch: NDArray[np.int64]) -> None:
-        self._starts, self._lengths = np.empty((2, _KEPT, len(able)), dtype=np.int64)
+        self._starts = np.full((_KEPT - 1, len(able)), FOREVER, dtype=np.int64)
+        self._lengths = np.zeros_like(self._starts)
+        last = np.full(len(able), FOREVER, dtype=np.uint64)
         # Flat arrays are the fastest, and without a sign -1 is later than any time.
         self._flat = self._starts.ravel(), self._lengths.ravel(), scratch.ravel()
-        self._bounds = scratch.view(np.uint64)
+        self._bounds: tuple[Times, Times, Times] = (*scratch.view(np.uint64), last)
         # A single number is written through these three times as fast as through an array.
-        self._rows = [
-            (memoryview(starts), memoryview(lengths))
-            for starts, lengths in zip(self._starts, self._lengths, strict=True)
-        ]
-        self._starts.fill(FOREVER)
-        self._lengths.fill(0)
+        self._rows = [(starts.data, lengths.data) for starts, lengths in zip(self._starts, self._lengths, strict=True)]
+        self._last = last.data
         self.unseen = 0
         for position, is_able in enumerate(able):
             if is_able:
@@ -60,19 +58,19 @@ class _Firsts:
         self._lengths[0, position] = FOREVER
 
     def note(self, position: int, windows: list[Range]) -> None:
-        """Store the windows of a node."""
+        """Store the windows of a node, the last of which never ends."""
         row = 0
         for start, end in windows:
-            if row == _KEPT:
-                self._rows[-1][1][position] = FOREVER
+            if row == _KEPT - 1:
+                self._last[position] = start
                 return
             starts, lengths = self._rows[row]
             starts[position] = start
             lengths[position] = end - start
             row += 1
-        while row < _KEPT:
-            self._rows[row][0][position] = FOREVER
-            row += 1
+        self._last[position] = FOREVER
+        if row == 1:
+            self._rows[1][0][position] = FOREVER
 
     def bounds(self, length: int) -> Times:
         """For each node a time before which nothing of this length fits."""
@@ -81,7 +79,9 @@ class _Firsts:
         np.subtract(lengths, length, differences)
         np.right_shift(differences, 63, differences)
         np.bitwise_or(differences, starts, differences)
-        answer: Times = np.minimum.reduce(self._bounds)
+        first, second, last = self._bounds
+        answer: Times = np.minimum(first, second)
+        np.minimum(answer, last, out=answer)
         return answer
 
 
@@ -102,7 +102,7 @@ class PoolProfile:
         # All windows of each node by the number of GPUs, as long as its calendars stay as they are.
         self._windows: list[dict[int, list[Range]]] = [{} for _ in pool.nodes]
         self._firsts: dict[int, _Firsts] = {}
-        self._scratch = np.empty((_KEPT, len(pool.nodes)), dtype=np.int64)
+        self._scratch = np.empty((_KEPT - 1, len(pool.nodes)), dtype=np.int64)
 
     def forget(self, position: int, *, freed: bool) -> None:
         """Note changed calendars of a node; `freed`: a GPU may be free sooner than before."""

@@ -148,7 +148,7 @@ def test_a_walk_goes_on_behind_the_last_job_and_ends_once() -> None:
     walk.go_on(shape_queue.entries[1], over=False)
     assert walk.first_of(shape_queue) == 2
     walk.begin_again()
-    walk.pass_over(shape_queue.entries[0])
+    walk.pause(shape_queue.entries[0], shape_queue.entries[1])
     assert walk.first_of(shape_queue) == 1
     walk.go_on(None, over=False)
     assert walk.first_of(shape_queue) == 1
