@@ -198,14 +198,12 @@ class GpuPools:
 
     def note_asked(self, job: Waiting) -> None:
         """Note that a job with a slot asks for something else than when it got it."""
-        self._earlier_places.clear()
         for pool in self.for_job(job):
             self.freed_time[pool.gpu_type].add_job(job.id)
 
     def walk_again(self) -> None:
         """Look for earlier slots in all pools."""
         self.freed.update(self.by_type)
-        self._earlier_places.clear()
         for freed_time in self.freed_time.values():
             freed_time.add_all()
 

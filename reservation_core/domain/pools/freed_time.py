@@ -106,10 +106,9 @@ class FreedTime:
         self._steps.clear()
         self._beside.clear()
 
-    @property
-    def asked(self) -> set[str]:
-        """The jobs that ask for something else than before."""
-        return self._asked
+    def looks_at(self, job_id: str) -> bool:
+        """Whether this walk looks at a job whatever was given back."""
+        return self._everywhere or job_id in self._asked
 
     def steps(self, gpus: int, now: int) -> Steps:
         """The places for so many GPUs on the nodes."""
@@ -177,12 +176,9 @@ class FreedTime:
 
 
 class EarlierPlaces:
-    """Where jobs that ask for so many GPUs in these pools may find earlier places than their slots.
+    """Where jobs that ask for so many GPUs in these pools may find earlier places than their slots."""
 
-    It is good until a walk begins, or all jobs or one that asks for something else are to be looked at.
-    """
-
-    __slots__ = ("_asked", "_everywhere", "_freed_times", "_gpus", "_nodes_of")
+    __slots__ = ("_freed_times", "_gpus", "_nodes_of")
 
     def __init__(
         self,
@@ -193,23 +189,21 @@ class EarlierPlaces:
         self._freed_times = freed_times
         self._gpus = gpus
         self._nodes_of = nodes_of
-        self._everywhere = any(freed.everywhere[0] for freed in freed_times.values())
-        self._asked = frozenset[str]().union(*(freed.asked for freed in freed_times.values()))
 
     def read(self, now: int, enough: Callable[[], bool]) -> bool:
         """Read where GPUs were given back, until `enough`; whether all is read."""
-        for freed in self._freed_times.values() if not self._everywhere else ():
-            while freed.nodes and not freed.read_some(self._gpus, now):
+        for freed in self._freed_times.values():
+            while freed.nodes and not freed.everywhere[0] and not freed.read_some(self._gpus, now):
                 if enough():
                     return False
         return True
 
     def may_begin(self, job_id: str, length: int, before: int, now: int) -> bool:
         """Whether a job may find a place that begins before its slot, which begins at `before`; false only if not."""
-        if self._everywhere or job_id in self._asked:
-            return True
         is_beside = False
         for freed in self._freed_times.values():
+            if freed.looks_at(job_id):
+                return True
             if freed.nodes:
                 steps = freed.steps(self._gpus, now)
                 if steps.begins_before(length, before) and freed.is_left(steps, self._gpus, length, before, now):

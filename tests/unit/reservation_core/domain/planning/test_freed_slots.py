@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import datetime
 from random import Random
 
+import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from reservation_core.domain.planning.start_decisions import plan_starts
 from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules, Scope
 from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.rules import Holding
+from reservation_core.domain.pools import freed_time
 from reservation_core.domain.pools.freed_time import EarlierPlaces
 from tests.examples import examples
 from tests.unit.reservation_core.domain.planning.worlds import MINUTE, T0, World, held, job, node, snapshot, worlds
@@ -31,8 +33,8 @@ def decided(state: Picture, now: datetime, *, of_all: bool) -> list[object]:
     decisions: list[object] = []
     for _ in range(ALL):
         decisions += plan_starts(state, now, ALL)
-        for freed_time in state.pools.freed_time.values() if of_all else ():
-            freed_time.add_all()
+        for freed in state.pools.freed_time.values() if of_all else ():
+            freed.add_all()
         plan = plan_slots(state, now, ALL, ALL)
         decisions += plan.slots
         if not plan.more:
@@ -119,19 +121,41 @@ def test_nor_where_many_wait_for_what_few_give_back(seed: int, has_quotas: bool)
         assert decided(some, now, of_all=False) == decided(every, now, of_all=True)
 
 
+@often
+@given(st.integers(0, 2**32))
+def test_a_walk_in_the_smallest_parts_leaves_no_earlier_slot(seed: int) -> None:
+    chance = Random(seed)
+    state, now = crowded(chance), T0
+    decided(state, now, of_all=False)
+    for _ in range(3):
+        known = sorted(state.ledger.by_reservation)
+        for gone in chance.sample(known, min(len(known), chance.randint(1, 3))):
+            state.set_reservation(gone, None, ())
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(freed_time, "_READ", 1)
+            for _ in range(ALL):
+                starts = plan_starts(state, now, ALL)
+                plan = plan_slots(state, now, ALL, ALL, lambda: True)
+                if not (starts or plan.more):
+                    break
+        assert not plan.more
+        state.pools.walk_again()
+        assert decided(state, now, of_all=True) == []
+
+
 def test_in_a_new_pool_all_are_looked_at_once_and_what_comes_meanwhile_counts_for_the_next_walk() -> None:
-    freed_time = Picture(snapshot([node("a", 1)], (), ())).pools.freed_time["h100"]
+    freed = Picture(snapshot([node("a", 1)], (), ())).pools.freed_time["h100"]
 
     def may_begin(job_id: str) -> bool:
-        return EarlierPlaces({"h100": freed_time}, 1, lambda _: ()).may_begin(job_id, 1, 1, 0)
+        return EarlierPlaces({"h100": freed}, 1, lambda _: ()).may_begin(job_id, 1, 1, 0)
 
     assert may_begin("job-1")
-    freed_time.begin_walk()
-    freed_time.add_job("job-2")
-    assert freed_time.everywhere == (True, False)
-    freed_time.begin_walk()
-    assert freed_time.everywhere == (False, False)
+    freed.begin_walk()
+    freed.add_job("job-2")
+    assert freed.everywhere == (True, False)
+    freed.begin_walk()
+    assert freed.everywhere == (False, False)
     assert [may_begin(job_id) for job_id in ("job-1", "job-2")] == [False, True]
-    freed_time.add_all()
-    freed_time.begin_walk()
+    freed.add_all()
+    freed.begin_walk()
     assert may_begin("job-1")
