@@ -99,26 +99,27 @@ class Ledger:
         rows = [(gpu.gpu_id, row) for gpu in placed]
         rows += before
         rows.sort()
-        self._remember(reservation_id, tuple(rows), _ranges_of(rows) if before else {row[:2]})
+        self._remember(reservation_id, tuple(rows), _ranges_of(rows) if before else (row[:2],))
         if planned:
             self._remember_slot(reservation_id, row)
 
-    def _remember(self, reservation_id: str, rows: tuple[tuple[int, Row], ...], ranges: set[Range]) -> None:
+    def _remember(self, reservation_id: str, rows: tuple[tuple[int, Row], ...], ranges: Iterable[Range]) -> None:
         """Note rows and the ranges in them."""
         self.by_reservation[reservation_id] = rows
         self._rows += len(rows)
-        for edge in self._edges_of(reservation_id, ranges):
-            heappush(self._edges, edge)
+        self._push_edges(reservation_id, ranges)
         # Rows that went before their time leave their edges behind.
         if len(self._edges) > 4 * self._rows + _STALE_EDGES:
-            self._edges = [
-                edge for owner, its in self.by_reservation.items() for edge in self._edges_of(owner, _ranges_of(its))
-            ]
-            heapify(self._edges)
+            self._edges.clear()
+            for owner, its in self.by_reservation.items():
+                self._push_edges(owner, _ranges_of(its))
 
-    def _edges_of(self, reservation_id: str, ranges: set[Range]) -> list[tuple[int, str]]:
-        """The times to come at which any of these ranges begins or ends."""
-        return [(at, reservation_id) for edges in ranges for at in edges if at > self._edges_before]
+    def _push_edges(self, reservation_id: str, ranges: Iterable[Range]) -> None:
+        """Note the times to come at which any of these ranges begins or ends."""
+        for edges in ranges:
+            for at in edges:
+                if at > self._edges_before:
+                    heappush(self._edges, (at, reservation_id))
 
     def _remember_slot(self, reservation_id: str, row: Row) -> None:
         self.slots[reservation_id] = row[:2]

@@ -59,18 +59,13 @@ class _Firsts:
 
     def note(self, position: int, windows: list[Range]) -> None:
         """Store the windows of a node, the last of which never ends."""
-        row = 0
-        for start, end in windows:
-            if row == _KEPT - 1:
-                self._last[position] = start
-                return
-            starts, lengths = self._rows[row]
+        for (starts, lengths), (start, end) in zip(self._rows, windows, strict=False):
             starts[position] = start
             lengths[position] = end - start
-            row += 1
-        self._last[position] = FOREVER
-        if row == 1:
+        count = len(windows)
+        if count == 1:
             self._rows[1][0][position] = FOREVER
+        self._last[position] = windows[2][0] if count > 2 else FOREVER
 
     def bounds(self, length: int) -> Times:
         """For each node a time before which nothing of this length fits."""
