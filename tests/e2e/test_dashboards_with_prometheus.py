@@ -74,11 +74,17 @@ def filled(expression: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SystemProcess]:
+def system(module_database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SystemProcess]:
     """A server with a job that runs, one that waits, one that ended, and a booking."""
     folder = tmp_path_factory.mktemp("dashboards")
     (folder / "use.csv").write_text(RECORDING)
-    running = SystemProcess(folder / "home", GPU_DEV_LOCAL_USE=str(folder / "use.csv"), GPU_DEV_SAMPLE_EVERY_S="1")
+    running = SystemProcess(
+        folder / "home",
+        forked=True,
+        GPU_DEV_DATABASE_URL=module_database_url,
+        GPU_DEV_LOCAL_USE=str(folder / "use.csv"),
+        GPU_DEV_SAMPLE_EVERY_S="1",
+    )
     try:
         with running.start() as http:
             prepare(running, http)

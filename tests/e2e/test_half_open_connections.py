@@ -33,8 +33,8 @@ class NarrowSystem(SystemProcess):
 
 
 @pytest.fixture
-def system(tmp_path: Path) -> Iterator[NarrowSystem]:
-    system = NarrowSystem(tmp_path / "home")
+def system(database_url: str, tmp_path: Path) -> Iterator[NarrowSystem]:
+    system = NarrowSystem(tmp_path / "home", GPU_DEV_DATABASE_URL=database_url)
     yield system
     system.clear()
 

@@ -10,7 +10,6 @@ import httpx
 import psycopg
 import pytest
 
-from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 from tests.e2e.system_process import ROOT, SystemProcess, ended
 from tests.receivers import receiving
 from tests.waiting import eventually, eventually_sync
@@ -22,11 +21,13 @@ SHORTER = "UPDATE policies SET idle_window = interval '6 s', idle_grace = interv
 
 
 @pytest.fixture
-def system(tmp_path: Path) -> Iterator[SystemProcess]:
+def system(database_url: str, tmp_path: Path) -> Iterator[SystemProcess]:
     recording = tmp_path / "use.csv"
     recording.write_text(IDLE)
     system = SystemProcess(
         tmp_path / "home",
+        forked=True,
+        GPU_DEV_DATABASE_URL=database_url,
         GPU_DEV_LOCAL_GPUS="h100:2",
         GPU_DEV_LOCAL_USE=str(recording),
         GPU_DEV_SAMPLE_EVERY_S="1",
@@ -43,9 +44,11 @@ def cli(system: SystemProcess, *words: str) -> str:
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False).stdout
 
 
-async def test_what_is_left_idle_is_warned_and_ended_and_runs_the_next_job(system: SystemProcess) -> None:
+async def test_what_is_left_idle_is_warned_and_ended_and_runs_the_next_job(
+    system: SystemProcess, database_url: str
+) -> None:
     async with receiving() as receiver:
-        await asyncio.to_thread(play, system, receiver.url())
+        await asyncio.to_thread(play, system, database_url, receiver.url())
         left, kept, _ = system.jobs
         wanted = {("idle", left), ("idle", kept), ("ended", left)}
         await eventually(lambda: wanted <= {(got.json["kind"], got.json["reservation"]["id"]) for got in receiver.got})
@@ -57,13 +60,13 @@ async def test_what_is_left_idle_is_warned_and_ended_and_runs_the_next_job(syste
     assert "Its GPUs were idle for" in end["text"]
 
 
-def play(system: SystemProcess, receiver: str) -> None:
+def play(system: SystemProcess, database_url: str, receiver: str) -> None:
     """Two jobs hold both GPUs and leave them idle; one of them is kept, a third waits."""
     with system.start() as http:
         http.post("/v1/notifications/targets", json={"channel": "webhook", "address": receiver}).raise_for_status()
         cli(system, "policy", "set", "default", "idle=90%,1m,1m,release")
         assert http.get("/v1/policy/default").json()["rules"]["idle"] == RULE
-        with psycopg.connect(EmbeddedPostgres(system.home).libpq_url) as database:
+        with psycopg.connect(database_url.replace("+asyncpg", "")) as database:
             database.execute(SHORTER)
         left = system.submit(http, 1, "sleep", "300")
         kept = system.submit(http, 1, "sleep", "300")

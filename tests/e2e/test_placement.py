@@ -13,13 +13,14 @@ NODES = "a=h100:4;b=h100:4"
 
 
 @pytest.fixture
-def system(tmp_path: Path) -> Iterator[Callable[[str | None], SystemProcess]]:
+def system(database_url: str, tmp_path: Path) -> Iterator[Callable[[str | None], SystemProcess]]:
     """Makes a system with a policy, not started yet; None sets none."""
     made: list[SystemProcess] = []
 
     def make(policy: str | None) -> SystemProcess:
+        settings = {"GPU_DEV_DATABASE_URL": database_url, "GPU_DEV_LOCAL_GPUS": NODES}
         policies = {} if policy is None else {"GPU_DEV_PLACEMENT__POLICY": policy}
-        made.append(SystemProcess(tmp_path / "home", forked=True, GPU_DEV_LOCAL_GPUS=NODES, **policies))
+        made.append(SystemProcess(tmp_path / "home", forked=True, **settings, **policies))
         return made[-1]
 
     yield make

@@ -20,8 +20,14 @@ while [ "$GPU_DEV_ATTEMPT" = 1 ]; do sleep 0.1; done
 
 
 @pytest.fixture
-def system(tmp_path: Path) -> Iterator[SystemProcess]:
-    system = SystemProcess(tmp_path / "home", GPU_DEV_LOCAL_GPUS="h100:2", GPU_DEV_END_GRACE_S="2")
+def system(database_url: str, tmp_path: Path) -> Iterator[SystemProcess]:
+    system = SystemProcess(
+        tmp_path / "home",
+        forked=True,
+        GPU_DEV_DATABASE_URL=database_url,
+        GPU_DEV_LOCAL_GPUS="h100:2",
+        GPU_DEV_END_GRACE_S="2",
+    )
     yield system
     system.clear()
 

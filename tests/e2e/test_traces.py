@@ -3,7 +3,7 @@
 import asyncio
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,16 @@ NAMES = ["submit job", "wait for GPUs", "create pods", "start pods"]
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[list[SystemProcess]]:
+def traced(database_url: str, tmp_path: Path) -> Iterator[Callable[[str], SystemProcess]]:
+    """Makes a system that sends its traces to an address, not started yet."""
     systems: list[SystemProcess] = []
-    yield systems
+
+    def make(url: str) -> SystemProcess:
+        settings = {"GPU_DEV_DATABASE_URL": database_url, "GPU_DEV_TRACES_URL": url}
+        systems.append(SystemProcess(tmp_path / "home", forked=True, **settings))
+        return systems[-1]
+
+    yield make
     for system in systems:
         system.clear()
 
@@ -62,11 +69,10 @@ def play(system: SystemProcess) -> list[dict[str, Any]]:
 
 
 async def test_a_job_leaves_one_trace_from_its_request_to_its_first_run(
-    tmp_path: Path, home: list[SystemProcess]
+    traced: Callable[[str], SystemProcess],
 ) -> None:
     async with receiving() as receiver:
-        system = SystemProcess(tmp_path / "home", GPU_DEV_TRACES_URL=receiver.url("/v1/traces"))
-        home.append(system)
+        system = traced(receiver.url("/v1/traces"))
         jobs = await asyncio.to_thread(play, system)
         ids = [job["trace_id"] for job in jobs]
         assert len({*ids}) == 2
@@ -90,9 +96,8 @@ async def test_a_job_leaves_one_trace_from_its_request_to_its_first_run(
     assert sorted(told) == sorted(NAMES)
 
 
-def test_a_collector_that_is_away_delays_no_job(tmp_path: Path, home: list[SystemProcess]) -> None:
-    system = SystemProcess(tmp_path / "home", GPU_DEV_TRACES_URL="http://127.0.0.1:9/v1/traces")
-    home.append(system)
+def test_a_collector_that_is_away_delays_no_job(traced: Callable[[str], SystemProcess]) -> None:
+    system = traced("http://127.0.0.1:9/v1/traces")
     with system.start() as http:
         assert ended(http, system.submit(http, 1, "true"))["status"] == "succeeded"
 
@@ -108,10 +113,9 @@ def play_twice(system: SystemProcess) -> dict[str, Any]:
     return shown
 
 
-async def test_each_attempt_of_a_job_has_its_wait_in_the_trace(tmp_path: Path, home: list[SystemProcess]) -> None:
+async def test_each_attempt_of_a_job_has_its_wait_in_the_trace(traced: Callable[[str], SystemProcess]) -> None:
     async with receiving() as receiver:
-        system = SystemProcess(tmp_path / "home", GPU_DEV_TRACES_URL=receiver.url("/v1/traces"))
-        home.append(system)
+        system = traced(receiver.url("/v1/traces"))
         job = await asyncio.to_thread(play_twice, system)
         expected = [("submit job", None), *((name, attempt) for attempt in (1, 2) for name in NAMES[1:])]
         await eventually(lambda: len(all_spans_of(receiver, job["trace_id"])) == len(expected))
@@ -140,9 +144,8 @@ def play_without_folder(system: SystemProcess) -> dict[str, Any]:
     return shown
 
 
-def test_log_lines_that_name_a_job_name_its_trace(tmp_path: Path, home: list[SystemProcess]) -> None:
-    system = SystemProcess(tmp_path / "home", GPU_DEV_TRACES_URL="http://127.0.0.1:9/v1/traces")
-    home.append(system)
+def test_log_lines_that_name_a_job_name_its_trace(traced: Callable[[str], SystemProcess]) -> None:
+    system = traced("http://127.0.0.1:9/v1/traces")
     job = play_without_folder(system)
     lines = [json.loads(line) for line in system.log.splitlines() if line.startswith("{")]
     about = [line for line in lines if line.get("job") == job["id"]]

@@ -15,11 +15,16 @@ HALF = "at_s,gpu,utilisation,memory_used\n0,0,0.5,1000000\n0,1,0,0\n"
 
 
 @pytest.fixture
-def system(tmp_path: Path) -> Iterator[SystemProcess]:
+def system(database_url: str, tmp_path: Path) -> Iterator[SystemProcess]:
     recording = tmp_path / "use.csv"
     recording.write_text(HALF)
     system = SystemProcess(
-        tmp_path / "home", GPU_DEV_LOCAL_GPUS="h100:2", GPU_DEV_LOCAL_USE=str(recording), GPU_DEV_SAMPLE_EVERY_S="1"
+        tmp_path / "home",
+        forked=True,
+        GPU_DEV_DATABASE_URL=database_url,
+        GPU_DEV_LOCAL_GPUS="h100:2",
+        GPU_DEV_LOCAL_USE=str(recording),
+        GPU_DEV_SAMPLE_EVERY_S="1",
     )
     yield system
     system.clear()
