@@ -140,7 +140,7 @@ TRUST = (
         "api_service/access/auth.py",
         "if principal is None or _is_over(principal, now) or principal.session is not session:",
         "if principal is None or _is_over(principal, now):",
-        ("tests/integration/api_service/test_access.py::test_matrix",),
+        ("tests/integration/api_service/test_access.py::test_matrix_of_reads",),
     ),
     Mutant(
         "requests leave no line",
