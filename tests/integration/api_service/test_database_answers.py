@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
+import pytest_asyncio
 from fastapi import FastAPI
 from starlette.routing import Route, WebSocketRoute
 
@@ -33,7 +34,7 @@ from tests.integration.api_service.people.newcomers import by_id_token
 from tests.integration.api_service.test_access import CALLS, PAGES, WEB_SOCKETS
 from tests.integration.api_service.web.browsing import Browser
 from tests.postgres_proxy import PostgresProxy
-from tests.sign_in_world import SignInWorld
+from tests.sign_in_world import SignInWorld, sign_in_world
 from tests.waiting import PATIENCE_S, eventually
 
 # One at least of every class that passes, and those that were seen to be answered with 500.
@@ -162,6 +163,25 @@ async def server(proxy: PostgresProxy, tmp_path: Path, world: SignInWorld) -> As
         yield running
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def _for_all_errors(
+    module_database_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[tuple[Server, SignInWorld]]:
+    folder = tmp_path_factory.mktemp("database-answers")
+    with PostgresProxy(module_database_url) as proxy:
+        async with sign_in_world(folder) as world, _server(proxy, folder / "home", world) as running:
+            yield running, world
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def shared(_for_all_errors: tuple[Server, SignInWorld]) -> AsyncIterator[tuple[Server, SignInWorld]]:
+    """The same, one for all SQLSTATEs: each leaves it well. Some of its things are gone, which no error asks for."""
+    yield _for_all_errors
+    server, _ = _for_all_errors
+    server.proxy.heal()
+    await eventually(lambda: _is_ready(server))
+
+
 Sending = Callable[[], Awaitable[httpx.Response]]
 
 
@@ -211,8 +231,10 @@ def assert_unavailable(answer: httpx.Response, which: object) -> None:
     assert answer.json()["type"] == "urn:gpu-dev:problem:database_unavailable", which
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("sqlstate", SQLSTATES)
-async def test_every_operation_says_503_and_works_again(server: Server, world: SignInWorld, sqlstate: str) -> None:
+async def test_every_operation_says_503_and_works_again(shared: tuple[Server, SignInWorld], sqlstate: str) -> None:
+    server, world = shared
     requests = rest_requests(server)
     del requests["POST", "/v1/login"]
     await server.client.get("/v1/users/me")  # from now on the token is known
@@ -255,8 +277,10 @@ async def _is_ready(server: Server) -> bool:
     return (await server.client.get("/readyz")).status_code == 200
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("sqlstate", SQLSTATES)
-async def test_every_page_says_503_and_works_again(server: Server, sqlstate: str) -> None:
+async def test_every_page_says_503_and_works_again(shared: tuple[Server, SignInWorld], sqlstate: str) -> None:
+    server, _ = shared
     token = await server.browser.token("/jobs")
     client = server.browser.client
     form = {"csrf_token": token, "by": "1h", "title": "mine", "start": "2030-01-01T00:00", "duration": "1h"}
