@@ -96,35 +96,41 @@ async def test_the_api_takes_what_users_send(system: System) -> None:
         await system.reaches(job.json()["id"], JobStatus.SUCCEEDED)
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "DROP TABLE allocations",
-        "ALTER TABLE allocations DROP COLUMN during",
-        "ALTER TABLE allocations DISABLE TRIGGER ALL",
-        "TRUNCATE reservations CASCADE",
-        "TRUNCATE events",
-        "CREATE TABLE ours (id int)",
-        "DROP FUNCTION drop_event_partition(timestamptz)",
-        "ALTER FUNCTION events_are_append_only() RENAME TO no_more",
-        "UPDATE events SET actor = 'nobody'",
-        "DELETE FROM events",
-        "DELETE FROM events_default",
-        "UPDATE alembic_version SET version_num = '0001_foundation'",
-        "SELECT make_event_partition('jobs_too', 'DEFAULT')",
-        "SELECT let_application_work(current_user)",
-        "SELECT pgmq.create('more')",
-        "SELECT pgmq.drop_queue('gpu_jobs')",
-        "ALTER ROLE CURRENT_USER SUPERUSER",
-    ],
-)
-async def test_nothing_else_is_the_applications_to_do(database_url: str, statement: str) -> None:
+NOT_ITS_TO_DO = [
+    "DROP TABLE allocations",
+    "ALTER TABLE allocations DROP COLUMN during",
+    "ALTER TABLE allocations DISABLE TRIGGER ALL",
+    "TRUNCATE reservations CASCADE",
+    "TRUNCATE events",
+    "CREATE TABLE ours (id int)",
+    "DROP FUNCTION drop_event_partition(timestamptz)",
+    "ALTER FUNCTION events_are_append_only() RENAME TO no_more",
+    "UPDATE events SET actor = 'nobody'",
+    "DELETE FROM events",
+    "DELETE FROM events_default",
+    "UPDATE alembic_version SET version_num = '0001_foundation'",
+    "SELECT make_event_partition('jobs_too', 'DEFAULT')",
+    "SELECT let_application_work(current_user)",
+    "SELECT pgmq.create('more')",
+    "SELECT pgmq.drop_queue('gpu_jobs')",
+    "ALTER ROLE CURRENT_USER SUPERUSER",
+]
+
+
+async def test_nothing_else_is_the_applications_to_do(database_url: str) -> None:
+    """None of them changes anything, so that one database serves them all."""
     connection = await connected(database_url)
+    done = []
     try:
-        with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            await connection.execute(statement)
+        for statement in NOT_ITS_TO_DO:
+            try:
+                await connection.execute(statement)
+            except asyncpg.InsufficientPrivilegeError:
+                continue
+            done.append(statement)
     finally:
         await connection.close()
+    assert done == []
 
 
 async def test_partitions_of_the_audit_log_come_and_go_by_the_owners_functions(
