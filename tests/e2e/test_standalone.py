@@ -16,19 +16,37 @@ import psycopg
 import pytest
 
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
+from tests.e2e.prepared_home import PreparedHome, prepared_home
 from tests.e2e.system_process import ROOT, SystemProcess, ended
 from tests.waiting import eventually_sync
 
 
 @pytest.fixture
-def system(tmp_path: Path) -> Iterator[SystemProcess]:
-    """A system that has not been started yet."""
+def first_start(tmp_path: Path) -> Iterator[SystemProcess]:
+    """A system that has not been started yet, as a person starts it in an empty home."""
     system = SystemProcess(tmp_path / "a home")
     yield system
     system.clear()
 
 
-def test_a_job_goes_all_the_way_and_nothing_is_left_after_sigterm(system: SystemProcess) -> None:
+@pytest.fixture(scope="module")
+def prepared(quick_folder: Path) -> Iterator[PreparedHome]:
+    """What a first start leaves, made once."""
+    with prepared_home(quick_folder) as made:
+        yield made
+
+
+@pytest.fixture
+def system(prepared: PreparedHome, tmp_path: Path) -> Iterator[SystemProcess]:
+    """A system whose database is there, not started yet; it is forked."""
+    system = SystemProcess(tmp_path / "a home", forked=True)
+    prepared.copy_to(system.home)
+    yield system
+    system.clear()
+
+
+def test_a_job_goes_all_the_way_and_nothing_is_left_after_sigterm(first_start: SystemProcess) -> None:
+    system = first_start
     with system.start() as http:
         assert http.get("/readyz").status_code == 200
         assert stat.S_IMODE((system.home / "admin-token").stat().st_mode) == 0o600
@@ -139,7 +157,7 @@ def works(system: SystemProcess, http: httpx.Client) -> None:
 
 
 def test_a_database_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
-    system = SystemProcess(tmp_path / "home", GPU_DEV_DATABASE_URL="postgresql://me@127.0.0.1:1/none")
+    system = SystemProcess(tmp_path / "home", forked=True, GPU_DEV_DATABASE_URL="postgresql://me@127.0.0.1:1/none")
     try:
         system.launch()
         eventually_sync(lambda: "waiting to start" in system.log)
@@ -174,7 +192,7 @@ def _asked_to_stop(system: SystemProcess) -> bool:
 
 def test_a_second_system_in_the_same_home_is_refused_and_told_who_is_there(system: SystemProcess) -> None:
     system.start().close()
-    second = SystemProcess(system.home)
+    second = SystemProcess(system.home, forked=True)
     second.launch()
     assert second.wait() == 1
     assert f"is in use by the process with pid {system.process.pid}" in system.log
@@ -185,7 +203,7 @@ def test_an_address_in_use_is_refused_with_what_to_do(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        system = SystemProcess(tmp_path / "home", GPU_DEV_LISTEN=f"127.0.0.1:{taken.getsockname()[1]}")
+        system = SystemProcess(tmp_path / "home", forked=True, GPU_DEV_LISTEN=f"127.0.0.1:{taken.getsockname()[1]}")
         try:
             system.launch()
             assert system.wait() == 2
