@@ -17,7 +17,7 @@ from tests.e2e.system_process import ROOT
 from tests.ports import own_port
 
 _OURS = ("gpu_dev", "_editable", "__editable__", "__pycache__")
-_NOT_COPIED = (".*", "node_modules", "dist", "tests", "benchmarks", "__pycache__")
+_NOT_COPIED = (".*", "node_modules", "dist", "tests", "benchmarks")
 _SCRIPT = "#!{python}\nimport sys\nfrom gpu_dev.main import main\nsys.exit(main())\n"
 
 
@@ -53,6 +53,7 @@ class Laptop:
                 "PYTHONPATH": str(libraries),
                 "PIP_DISABLE_PIP_VERSION_CHECK": "1",
                 "PIP_NO_INDEX": "1",
+                "PIP_NO_COMPILE": "1",  # most of the package is the server's, which nobody starts here
                 "PIP_NO_BUILD_ISOLATION": "0",
             },
         )
@@ -77,7 +78,7 @@ class Laptop:
         subprocess.run([sys.executable, "-m", *words], check=True)
 
     def clone_project(self) -> Path:
-        """Put the project there."""
+        """Put the project there, compiled as it is here."""
         project = self.home / "gpu-dev-server"
         shutil.copytree(ROOT, project, ignore=shutil.ignore_patterns(*_NOT_COPIED))
         shutil.copy(ROOT / ".npmrc", project)

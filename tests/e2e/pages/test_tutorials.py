@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e.pages.chart_on_a_laptop import chart_for_a_laptop, installed, served_by_chart
 from tests.e2e.pages.laptop import Laptop
-from tests.e2e.pages.played_page import DOCS
+from tests.e2e.pages.played_page import DOCS, PageExamples
 from tests.e2e.system_process import FINAL, SystemProcess
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.kubelet import Kubelet
@@ -27,12 +27,13 @@ def laptop(session_folder: Path) -> Iterator[Laptop]:
 
 
 @pytest.fixture
-def server(session_folder: Path) -> Iterator[SystemProcess]:
+def server(session_folder: Path, database_url: str) -> Iterator[SystemProcess]:
     """A server with four GPUs: ben has two of them now, and all tomorrow from two to six in the afternoon.
 
     Nobody may have more than four, or any for more than a day.
     """
-    system = SystemProcess(session_folder / "shared server", forked=True, GPU_DEV_LOCAL_GPUS="node1=h100:4")
+    settings = {"GPU_DEV_DATABASE_URL": database_url, "GPU_DEV_LOCAL_GPUS": "node1=h100:4"}
+    system = SystemProcess(session_folder / "shared server", forked=True, **settings)
     try:
         with system.start() as http:
             http.put("/v1/policy/default", json={"max_gpus": 4, "max_duration": "P1D"}).raise_for_status()
@@ -73,20 +74,14 @@ def end_all(http: httpx.Client) -> None:
     eventually_sync(none_left)
 
 
-def test_the_first_ten_minutes_of_a_user(laptop: Laptop, server: SystemProcess) -> None:
+def test_the_first_ten_minutes_of_a_user_and_the_first_session(laptop: Laptop, server: SystemProcess) -> None:
+    """One after the other, as people do: the second needs what the first has installed."""
     laptop.build_wheel()
     with server.client() as http:
         token = token_of(http, "ada")
     with laptop.terminals({"https://gpus.example.org": server.url}, token) as play:
         play.play(page("first-ten-minutes"))
-
-
-def test_the_first_session(laptop: Laptop, server: SystemProcess) -> None:
-    laptop.build_wheel()
-    with server.client() as http:
-        token = token_of(http, "ada")
-    with laptop.terminals({"https://gpus.example.org": server.url}, token) as play:
-        play.play(page("first-ten-minutes").partition("## 3.")[0])
+        play.examples = PageExamples()
         play.play(page("first-session"))
 
 
