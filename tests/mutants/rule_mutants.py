@@ -6,7 +6,7 @@ CODE = "reservation_core/domain/"
 SHARES = "tests/unit/reservation_core/domain/pools/test_booked_shares_against_oracle.py::"
 BOOKED = "tests/integration/reservation_core/usecases/planning/test_booked_shares.py::"
 DOMAIN = "tests/unit/reservation_core/domain/"
-LIFE = DOMAIN + "jobs/test_lifecycle.py"
+LIFE = DOMAIN + "jobs/life"
 LOGIN = "tests/integration/api_service/people/test_login.py"
 ORACLE = DOMAIN + "planning/test_planning_against_oracle.py"
 
@@ -17,7 +17,7 @@ RULES = (
         CODE + "jobs/early_ends/clock_ends.py",
         "reservation.ends_at is None or now < reservation.ends_at:",
         "reservation.ends_at is None:",
-        (DOMAIN + "jobs/test_lifecycle.py::test_the_end_is_reached_at_its_moment_and_not_before",),
+        (DOMAIN + "jobs/life/test_ends.py::test_the_end_is_reached_at_its_moment_and_not_before",),
     ),
     Mutant(
         "GPUs while a pod may come",
@@ -33,7 +33,7 @@ RULES = (
         CODE + "jobs/lifecycle.py",
         "if reservation.outcome is JobStatus.QUEUED and reservation.started_at is not None:",
         "if False:",
-        (f"{LIFE}::test_what_began_to_run_when_it_had_been_taken_back_is_not_run_again",),
+        (f"{LIFE}/test_starts_that_fail.py::test_what_began_to_run_when_it_had_been_taken_back_is_not_run_again",),
     ),
     Mutant(
         "what is over is cancelled",
@@ -43,7 +43,7 @@ RULES = (
         '            f"{reservation.id} has already ended ({reservation.status.value}); there is nothing to cancel."',
         "    if False:\n        raise AlreadyFinalError(\n"
         '            f"{reservation.id} has already ended ({reservation.status.value}); there is nothing to cancel."',
-        (DOMAIN + "jobs/test_lifecycle.py::test_what_is_over_is_not_cancelled",),
+        (DOMAIN + "jobs/life/test_wishes.py::test_what_is_over_is_not_cancelled",),
     ),
     Mutant(
         "a job ends with its range",
@@ -59,7 +59,9 @@ RULES = (
         CODE + "jobs/starts.py",
         "    if attempt < max_starts:",
         "    if True:",
-        (f"{LIFE}::test_a_start_is_tried_a_bounded_number_of_times_and_then_fails_with_its_last_cause",),
+        (
+            f"{LIFE}/test_starts_that_fail.py::test_a_start_is_tried_a_bounded_number_of_times_and_then_fails_with_its_last_cause",
+        ),
     ),
     Mutant(
         "what ran is tried elsewhere",

@@ -34,7 +34,7 @@ from reservation_core.domain.model import (
     Reservation,
 )
 from tests.examples import examples
-from tests.unit.reservation_core.domain.jobs.test_lifecycle import (
+from tests.unit.reservation_core.domain.jobs.life.lives import (
     EVENTS,
     HOUR,
     NO_IMAGE,

@@ -29,7 +29,7 @@ from reservation_core.domain.gpu_use.idle_rules import IdleWarning
 from reservation_core.domain.jobs.lifecycle import transition
 from reservation_core.domain.model import JobStatus, PodWorkload, ReasonCode, Reservation
 from reservation_core.domain.request_terms import REQUEUES, EndSignal, Preemption, SignalName
-from tests.unit.reservation_core.domain.jobs.test_lifecycle import HOUR, T0, queued, running
+from tests.unit.reservation_core.domain.jobs.life.lives import HOUR, T0, queued, running
 
 MINUTE = timedelta(minutes=1)
 WARNING = IdleWarning(T0 - HOUR, T0, T0 + 30 * MINUTE)
