@@ -15,8 +15,8 @@ from pod_scheduling.ports.extender import AssumeAt, NotSyncedError
 from pod_scheduling.ports.pod_binding import NodeGone
 from pod_scheduling.usecases.extender.rules import ExtendRules
 from tests.examples import examples
+from tests.unit.pod_scheduling.usecases.extender.extender_world import Replica, pod, world
 from tests.unit.pod_scheduling.usecases.extender.scripted_card_cluster import Truth, View, card_breaches, quota_breaches
-from tests.unit.pod_scheduling.usecases.extender.test_scheduler_extender import Replica, pod, world
 from tests.virtual_time import run_virtually
 
 RULES = ExtendRules(AssumeAt.FILTER)

@@ -17,8 +17,8 @@ from pod_scheduling.usecases.extender.rules import ExtendRules
 from pod_scheduling.usecases.extender.scheduler_extender import SchedulerExtender
 from reservation_core.domain.cards.placement_policies import PlacementPolicy
 from tests.clocks import SettableClock
+from tests.unit.pod_scheduling.usecases.extender.extender_world import pod, world
 from tests.unit.pod_scheduling.usecases.extender.scripted_card_cluster import View
-from tests.unit.pod_scheduling.usecases.extender.test_scheduler_extender import pod, world
 from tests.virtual_time import run_virtually
 
 RULES = ExtendRules(AssumeAt.BIND)

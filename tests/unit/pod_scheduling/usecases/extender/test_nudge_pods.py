@@ -9,8 +9,8 @@ from pod_scheduling.domain.extender.model_quotas import read_quotas
 from pod_scheduling.ports.card_cluster import QuotasSeen
 from pod_scheduling.ports.extender import AssumeAt
 from pod_scheduling.usecases.extender.rules import ExtendRules
+from tests.unit.pod_scheduling.usecases.extender.extender_world import QUOTAS, Replica, pod, world
 from tests.unit.pod_scheduling.usecases.extender.scripted_card_cluster import Truth, View
-from tests.unit.pod_scheduling.usecases.extender.test_scheduler_extender import QUOTAS, Replica, pod, world
 from tests.virtual_time import run_virtually
 
 

@@ -10,8 +10,8 @@ import pytest
 from pod_scheduling.domain.extender.cards_in_use import CardPod
 from pod_scheduling.ports.extender import AssumeAt, Candidates
 from pod_scheduling.usecases.extender.rules import ExtendRules
+from tests.unit.pod_scheduling.usecases.extender.extender_world import BEST_AT_ONCE, Replica, pod, world
 from tests.unit.pod_scheduling.usecases.extender.scripted_card_cluster import Truth, View
-from tests.unit.pod_scheduling.usecases.extender.test_scheduler_extender import BEST_AT_ONCE, Replica, pod, world
 from tests.virtual_time import run_virtually
 
 ONE, OTHER = pod("one", gpu=2), pod("other", gpu=2)

@@ -13,8 +13,8 @@ from pod_scheduling.ports.extender import AssumeAt, NotSyncedError
 from pod_scheduling.ports.pod_binding import BindRefusedError
 from pod_scheduling.usecases.extender.rules import ExtendRules
 from reservation_core.ports.cluster import ClusterUnavailableError
+from tests.unit.pod_scheduling.usecases.extender.extender_world import Replica, pod, world
 from tests.unit.pod_scheduling.usecases.extender.scripted_card_cluster import Truth, View
-from tests.unit.pod_scheduling.usecases.extender.test_scheduler_extender import Replica, pod, world
 from tests.virtual_time import run_virtually
 
 Lab = Callable[[Truth, Replica], Awaitable[None]]
