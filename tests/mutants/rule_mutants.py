@@ -17,7 +17,7 @@ RULES = (
         CODE + "jobs/early_ends/clock_ends.py",
         "reservation.ends_at is None or now < reservation.ends_at:",
         "reservation.ends_at is None:",
-        (DOMAIN + "jobs/life/test_ends.py::test_the_end_is_reached_at_its_moment_and_not_before",),
+        (f"{LIFE}/test_ends.py::test_the_end_is_reached_at_its_moment_and_not_before",),
     ),
     Mutant(
         "GPUs while a pod may come",
@@ -25,7 +25,7 @@ RULES = (
         CODE + "jobs/lifecycle.py",
         "if reservation.unsettled_until is not None and now < reservation.unsettled_until:",
         "if False:",
-        (LIFE,),
+        (f"{LIFE}/test_ends.py",),
     ),
     Mutant(
         "what ran is run again",
@@ -43,7 +43,7 @@ RULES = (
         '            f"{reservation.id} has already ended ({reservation.status.value}); there is nothing to cancel."',
         "    if False:\n        raise AlreadyFinalError(\n"
         '            f"{reservation.id} has already ended ({reservation.status.value}); there is nothing to cancel."',
-        (DOMAIN + "jobs/life/test_wishes.py::test_what_is_over_is_not_cancelled",),
+        (f"{LIFE}/test_wishes.py::test_what_is_over_is_not_cancelled",),
     ),
     Mutant(
         "a job ends with its range",
@@ -51,7 +51,7 @@ RULES = (
         CODE + "jobs/lifecycle.py",
         "in_time = reservation.range_end - event.turnaround",
         "in_time = reservation.range_end",
-        (LIFE,),
+        (f"{LIFE}/test_ends.py",),
     ),
     Mutant(
         "starts without bound",
