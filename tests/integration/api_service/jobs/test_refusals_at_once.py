@@ -6,7 +6,7 @@ import pytest
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.bookings.calendars import add_nodes
 from tests.integration.api_service.callers import JOB
-from tests.integration.api_service.policy.test_policy import put
+from tests.integration.api_service.policy.rules_set import put
 
 IMPOSSIBLE = {
     "gpus": 8,

@@ -9,7 +9,7 @@ import pytest
 
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.bookings.calendars import add_nodes, asked, at, booked, execute, said
-from tests.integration.api_service.policy.test_policy import earlier, put
+from tests.integration.api_service.policy.rules_set import earlier, put
 
 LENGTH = {"duration": "PT8H"}
 

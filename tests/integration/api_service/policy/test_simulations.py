@@ -12,7 +12,7 @@ from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.planning import simulate
 from tests.integration.api_service.bookings.calendars import add_nodes, execute
 from tests.integration.api_service.callers import People
-from tests.integration.api_service.policy.test_policy import put
+from tests.integration.api_service.policy.rules_set import put
 
 HOUR = 3600
 T0 = datetime(2030, 1, 1, tzinfo=UTC)

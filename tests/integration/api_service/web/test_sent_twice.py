@@ -8,7 +8,7 @@ import httpx
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.bookings.calendars import add_nodes, at, booked, execute
 from tests.integration.api_service.callers import submitted
-from tests.integration.api_service.policy.test_policy import put
+from tests.integration.api_service.policy.rules_set import put
 from tests.integration.api_service.web.browsing import Browser, words
 from tests.integration.api_service.web.conftest import SignedIn
 

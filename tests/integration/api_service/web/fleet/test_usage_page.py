@@ -6,7 +6,7 @@ import httpx
 
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.bookings import calendars
-from tests.integration.api_service.policy.test_policy import earlier, put
+from tests.integration.api_service.policy.rules_set import earlier, put
 from tests.integration.api_service.web.browsing import words
 from tests.integration.api_service.web.conftest import SignedIn
 
