@@ -1,4 +1,4 @@
-"""What is explained before anything is asked for."""
+"""Explanations of what a request would meet, before it is made."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""What is written into pods with a scheduling map: every row of the rules."""
+"""The patches of pods with a scheduling map: every row of the rules."""
 
 from dataclasses import replace
 from typing import Any
