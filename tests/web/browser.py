@@ -169,6 +169,13 @@ async def sign_in(page: Page, token: str) -> None:
     await page.wait_for_url(lambda url: "/sign-in" not in url)
 
 
+async def let_in(context: BrowserContext, token: str) -> None:
+    """Let a browser in UTC be as after `sign_in`, but that no page was opened for it."""
+    answer = await context.request.post("/sign-in", form={"token": token}, max_redirects=0)
+    assert answer.status == 303, await answer.text()
+    await context.add_cookies([{"name": "gpu_dev_browser_zone", "value": "UTC", "url": answer.url}])
+
+
 async def set_hidden(page: Page, *, hidden: bool) -> None:
     """As a browser does when somebody goes to another tab; one without windows has nothing to hide."""
     await page.evaluate(

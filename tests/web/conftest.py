@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page
 
-from tests.web.browser import AXE, BUILT, Person, assert_fits, find_chromium, open_browser, open_person, sign_in
+from tests.web.browser import AXE, BUILT, Person, assert_fits, find_chromium, let_in, open_browser, open_person, sign_in
 from tests.web.browser import screenshot as take_screenshot
 from tests.web.scripted_site import ScriptedSite, scripted_site
 from tests.web.web_system import WebSystem
@@ -75,7 +75,9 @@ def system(
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def people(browser: Browser, system: WebSystem) -> AsyncIterator[People]:
-    """`await people("alice")`: her, signed in, at a browser of her own. `await people(None)`: somebody unknown.
+    """`await people("alice")`: her, signed in, at a browser of her own, where no page is open yet.
+
+    `await people(None)` is somebody unknown.
 
     The test fails at its end when something was wrong with a page that they saw, see `tests.web.browser.Watch`.
     """
@@ -83,7 +85,9 @@ async def people(browser: Browser, system: WebSystem) -> AsyncIterator[People]:
 
         async def come(name: str | None, **options: Any) -> Person:
             person = await stack.enter_async_context(open_person(browser, system.url, **options))
-            if name is not None:
+            if name is not None and options.keys().isdisjoint({"timezone_id", "java_script_enabled"}):
+                await let_in(person.context, system.tokens[name])
+            elif name is not None:
                 await sign_in(person.page, system.tokens[name])
             return person
 
@@ -108,10 +112,14 @@ def screenshots(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def screenshot(screenshots: Path) -> Screenshot:
-    """`await screenshot(page, "now")`: light, dark and on a phone, where nothing may stick out at the side."""
+    """`await screenshot(page, "now")`: light, dark and on a phone, where nothing may stick out at the side.
+
+    Without a folder for them no pictures are taken: nobody would look at these, and each costs a redrawn page.
+    """
 
     async def take(page: Page, name: str) -> None:
-        await take_screenshot(page, name, screenshots)
+        if "GPU_DEV_TESTS_SCREENSHOTS" in os.environ:
+            await take_screenshot(page, name, screenshots)
         await assert_fits(page)
 
     return take

@@ -5,9 +5,10 @@ import re
 import pytest
 from playwright.async_api import Browser, expect
 
-from tests.web.browser import Person, assert_accessible, assert_fits, axe, open_person
+from tests.web.browser import Person, assert_accessible, assert_fits, axe, open_person, sign_in
 from tests.web.conftest import People, Screenshot
 from tests.web.scripted_site import ScriptedSite
+from tests.web.web_system import WebSystem
 
 WELL = "<!doctype html><html lang=en><title>Well</title><main><h1>Well</h1></main></html>"
 
@@ -20,8 +21,10 @@ async def test_the_reference_is_well(people: People, screenshot: Screenshot) -> 
     await screenshot(somebody.page, "reference")
 
 
-async def test_people_sign_in_each_at_a_browser_of_their_own(people: People) -> None:
-    alice, root, somebody = await people("alice"), await people("root"), await people(None)
+async def test_people_sign_in_each_at_a_browser_of_their_own(people: People, system: WebSystem) -> None:
+    alice, root, somebody = await people(None), await people(None), await people(None)
+    await sign_in(alice.page, system.tokens["alice"])
+    await sign_in(root.page, system.tokens["root"])
     await expect(alice.page.get_by_role("link", name="alice")).to_be_visible()
     await expect(root.page.get_by_role("link", name="root")).to_be_visible()
     await somebody.page.goto("/")

@@ -40,6 +40,7 @@ async def test_a_job_is_found_and_opened_by_keyboard_alone(
     second = system.submit("alice", "sleep", "300", name="findable two")
     system.submit("bob", "sleep", "300", name="findable of a colleague")
     page = (await people("alice")).page
+    await page.goto("/")
     await page.keyboard.press("Control+k")
     field = field_of(page)
     await expect(field).to_be_focused()
@@ -63,6 +64,7 @@ async def test_a_job_is_found_and_opened_by_keyboard_alone(
 async def test_enter_waits_for_the_answer_to_what_was_typed_last(people: People, system: WebSystem) -> None:
     job = system.submit("alice", "sleep", "300", name="quick")
     page = (await people("alice")).page
+    await page.goto("/")
     await page.keyboard.press("/")
     await expect(page.get_by_role("option", name="Calendar")).to_be_visible()
     await page.keyboard.type(job)
@@ -72,6 +74,7 @@ async def test_enter_waits_for_the_answer_to_what_was_typed_last(people: People,
 
 async def test_a_late_answer_to_less_text_changes_nothing(people: People) -> None:
     page = (await people("alice")).page
+    await page.goto("/")
     held: list[Route] = []
 
     async def hold(route: Route) -> None:
@@ -94,6 +97,7 @@ async def test_a_late_answer_to_less_text_changes_nothing(people: People) -> Non
 async def test_enter_goes_nowhere_once_its_question_is_given_up(people: People) -> None:
     """By more letters, or by Escape: what is in the list then answers an earlier question."""
     page = (await people("alice")).page
+    await page.goto("/")
     held: list[Route] = []
 
     async def hold(route: Route) -> None:
@@ -141,6 +145,7 @@ async def test_a_session_that_ended_is_renewed_within_the_palette(people: People
 
 async def test_the_palette_returns_to_where_the_reader_was(people: People) -> None:
     page = (await people("alice")).page
+    await page.goto("/")
     link = page.get_by_role("link", name="Queue")
     await link.focus()
     await page.keyboard.press("Control+k")
@@ -156,6 +161,7 @@ async def test_an_administrator_finds_people_nodes_and_bookings(people: People, 
     booked = {"gpus": 1, "start": start, "duration": 3600, "title": "demo day"}
     system.rest("bob").post("/v1/bookings", json=booked).raise_for_status()
     page = (await people("root")).page
+    await page.goto("/")
     for typed, name, address in (
         ("bob", "bob", r"/admin/users\?q=bob$"),
         (node, node, rf"/now\?node={node}$"),
@@ -173,6 +179,7 @@ async def test_an_administrator_finds_people_nodes_and_bookings(people: People, 
 async def test_the_button_is_enough(people: People, size: tuple[int, int]) -> None:
     alice = await people("alice", viewport={"width": size[0], "height": size[1]}, has_touch=size == PHONE)
     page = alice.page
+    await page.goto("/")
     button = page.get_by_role("link", name="Find", exact=False).first
     box = await button.bounding_box()
     assert box is not None
@@ -191,6 +198,7 @@ async def test_the_button_is_enough(people: People, size: tuple[int, int]) -> No
 
 async def test_keys_go_to_pages_and_say_which_there_are(people: People, screenshot: Screenshot) -> None:
     page = (await people("alice")).page
+    await page.goto("/")
     for key, address in (("c", "/calendar"), ("q", "/queue"), ("j", "/jobs"), ("n", "/now"), ("b", "/bookings")):
         await page.keyboard.press("g")
         await page.keyboard.press(key)
@@ -235,6 +243,7 @@ async def test_keys_do_nothing_while_somebody_types_or_holds_a_modifier(people: 
 
 async def test_single_keys_can_be_turned_off(people: People) -> None:
     page = (await people("alice")).page
+    await page.goto("/")
     await page.keyboard.press("?")
     await page.get_by_label("Single-key shortcuts work in this browser").uncheck()
     await page.keyboard.press("Escape")

@@ -53,6 +53,7 @@ async def page(request: pytest.FixtureRequest, people: People) -> AsyncIterator[
     """An administrator's page that notes its shifts."""
     width, height = request.param
     root = await people("root", viewport={"width": width, "height": height})
+    await root.page.goto("/")  # with styles and fonts at hand, as everybody's second page
     await root.context.add_init_script(_OBSERVE)
     root.expect_problem("^answer: (404|409) GET")  # what can't be done is a page, too
     yield root.page
