@@ -1,149 +1,20 @@
-"""The scheduler of mapped pods: whatever happens in whatever order, however binds end, and whoever leads."""
+"""The scheduler of mapped pods: what it binds, what it tells, and what it waits for."""
 
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from pod_scheduling.domain.maps.map_placement import Burden, DeviceUse, MapNode, MappedPod, Reserved
-from pod_scheduling.domain.maps.scheduling_map import MapEntry
+from pod_scheduling.domain.maps.map_placement import Reserved
 from pod_scheduling.ports.map_cluster import NodeSeen, PodBound, PodWaiting, Sight
 from pod_scheduling.ports.pod_binding import PodChangedError, PodRef
-from pod_scheduling.usecases.maps.bind_mapped_pods import BindRules, MapScheduler
-from reservation_core.domain.pods.node_choice_terms import Terms
-from tests.examples import examples
-from tests.unit.pod_scheduling.usecases.maps.scripted_map_cluster import Pod, Truth, View
+from pod_scheduling.usecases.maps.bind_mapped_pods import MapScheduler
+from tests.unit.pod_scheduling.usecases.maps.mapped_pods import RULES, Candidate, node, pod, running
+from tests.unit.pod_scheduling.usecases.maps.scripted_map_cluster import Truth, View
 from tests.virtual_time import run_virtually
-
-RULES = BindRules(parallel=4)
-SWEEP_S = 30.0
-
-
-def node(name: str = "w0", label: str = "node0", **changes: object) -> MapNode:
-    made = MapNode(name, {"gpu-node-name": label}, ready=True, cordoned=False, taints=(), allocatable={"cpu": 8000})
-    return replace(made, **changes)  # type: ignore[arg-type]
-
-
-def pod(number: int, word: str = "node0", devices: tuple[str, ...] = ("0",), group: str = "a", cpu: int = 1000) -> Pod:
-    name = f"ns/p-{number}"
-    burden = Burden({"cpu": cpu}, DeviceUse(devices, group, name) if devices else None)
-    mapped = MappedPod(name, MapEntry(number, word, devices), burden, Terms())
-    return Pod(PodRef("ns", f"p-{number}", f"uid-{number}"), mapped)
-
-
-@dataclass
-class Candidate:
-    """A scheduler that leads while it is let."""
-
-    view: View
-    until: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.scheduler = MapScheduler(self.view, RULES, self.left_s)
-        self.view.leads = lambda: self.left_s() > 0
-
-    def left_s(self) -> float:
-        return self.until - asyncio.get_running_loop().time()
-
-    def lead_for(self, seconds: float) -> None:
-        anew = self.left_s() <= 0
-        self.until = asyncio.get_running_loop().time() + seconds
-        if anew:
-            self.scheduler.lead()
-
-
-@asynccontextmanager
-async def running(*candidates: Candidate) -> AsyncIterator[None]:
-    async def sweep(scheduler: MapScheduler) -> None:
-        while True:
-            await asyncio.sleep(SWEEP_S)
-            scheduler.requeue_all()
-
-    tasks = [asyncio.create_task(candidate.scheduler.run()) for candidate in candidates]
-    tasks += [asyncio.create_task(sweep(candidate.scheduler)) for candidate in candidates]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            assert not task.done(), task.exception()
-            task.cancel()
-        for task in [*tasks, *(late for candidate in candidates for late in candidate.view.late)]:
-            task.cancel()
-            await asyncio.wait([task])
-
-
-def step(truth: Truth, chance: random.Random, made: list[int]) -> None:
-    """Something happens to a node or a pod."""
-    name = f"w{chance.randrange(3)}"
-    here = truth.nodes.get(name)
-    match chance.choice(["pod"] * 6 + ["gone"] * 3 + ["touched", "ungate", "node", "node gone"]):
-        case "pod":
-            made.append(len(made))
-            devices = tuple(sorted(chance.sample("0123", chance.randrange(3))))
-            word = chance.choice(["node0", "node1", "node2", name])
-            new = pod(made[-1], word, devices, chance.choice("abc"), chance.choice([500, 1500, 4000]))
-            new.gated = chance.random() < 0.1
-            truth.add_pod(new)
-        case "gone" if truth.pods:
-            truth.drop_pod(chance.choice(sorted(truth.pods)))
-        case "touched" if truth.pods:
-            truth.change_pod(chance.choice(sorted(truth.pods)))
-        case "ungate":
-            for uid, listed_pod in truth.pods.items():
-                if listed_pod.gated:
-                    listed_pod.gated = False
-                    truth.change_pod(uid)
-                    return
-        case "node":
-            label = chance.choice([f"node{name[1]}"] * 3 + ["node0"])
-            truth.put_node(node(name, label, ready=chance.random() < 0.8, cordoned=chance.random() < 0.2))
-        case "node gone" if here is not None:
-            truth.drop_node(name)
-
-
-async def story(seed: int) -> None:
-    chance = random.Random(seed)
-    truth, made = Truth(), list[int]()
-    harm = chance.choice([0.0, 0.2, 0.6])
-    one, other = (
-        Candidate(View(truth, random.Random(chance.random()), harm=harm, lag_s=chance.choice([0.05, 3])))
-        for _ in range(2)
-    )
-    for number in range(3):
-        truth.put_node(node(f"w{number}", f"node{number}"))
-    async with running(one, other):
-        for _ in range(chance.randrange(1, 6)):
-            one.lead_for(chance.uniform(1, 10))
-            for _ in range(chance.randrange(30)):
-                step(truth, chance, made)
-                if chance.random() < 0.5:
-                    one.lead_for(10) if one.left_s() > 0 else None
-                await asyncio.sleep(chance.choice([0, 0, 0.05, 0.5, 2]))
-            if chance.random() < 0.3:
-                one.until = min(one.until, asyncio.get_running_loop().time() + 10)
-            await asyncio.sleep(max(0.0, one.left_s()) + 5)  # who takes over waits until the lease has run out
-            one, other = other, one
-        one.view.harm = other.view.harm = 0.0
-        for name in ("w0", "w1", "w2"):
-            truth.put_node(node(name, f"node{name[1]}"))
-        one.lead_for(10_000)
-        await asyncio.sleep(400)
-    assert truth.breaches == []
-    assert truth.left_waiting() == []
-    assert one.scheduler.waiting == sum(pod.node is None and not pod.gated for pod in truth.pods.values())
-
-
-@given(st.integers(0, 2**32))
-@examples(120)
-def test_whatever_happens_no_card_is_given_twice_and_nobody_waits_for_nothing(seed: int) -> None:
-    run_virtually(story(seed))
 
 
 async def _full_node(pods: int) -> tuple[MapScheduler, View, Truth]:

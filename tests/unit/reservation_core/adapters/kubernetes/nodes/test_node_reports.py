@@ -1,4 +1,4 @@
-"""Nodes and cards as they are read from Node and ResourceSlice objects."""
+"""Nodes and cards as they are read from Node objects."""
 
 import json
 from typing import Any
@@ -9,46 +9,21 @@ from hypothesis import strategies as st
 
 from reservation_core.adapters.kubernetes.nodes.node_gpus import Card, annotated_cards, format_cards
 from reservation_core.adapters.kubernetes.nodes.node_reports import NodeRules, read_nodes
-from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach
 from reservation_core.adapters.kubernetes.pods.pod_defaults import Toleration
 from reservation_core.domain.cards.gpu_types import GPU_TYPE
-from reservation_core.domain.cards.node_reports import GpuReport, NodeReport
+from reservation_core.domain.cards.node_reports import GpuReport
 from reservation_core.domain.model import GpuCondition
-
-GIB = 2**30
-ENV, UUID, DEVICE_PLUGIN = (
-    NodeRules(attach=attach) for attach in (GpuAttach.ENV, GpuAttach.UUID, GpuAttach.DEVICE_PLUGIN)
+from tests.unit.reservation_core.adapters.kubernetes.nodes.read_nodes import (
+    CARDS,
+    DEVICE_PLUGIN,
+    ENV,
+    GIB,
+    LABELS,
+    UUID,
+    indices,
+    node,
+    read,
 )
-READY = {"type": "Ready", "status": "True"}
-LABELS = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559"}
-CARDS = tuple(Card(index, f"GPU-{index}", 80 * GIB, "NVIDIA H100 80GB HBM3") for index in range(2))
-
-
-def node(
-    name: str = "node1",
-    gpus: object = "2",
-    labels: dict[str, str] | None = None,
-    cards: str | tuple[Card, ...] | None = None,
-    ready: dict[str, Any] = READY,
-    **more: Any,
-) -> dict[str, Any]:
-    """A Node object; `gpus` is its capacity, None where it does not speak of GPUs."""
-    annotations = {} if cards is None else {"gpu-dev/gpus": cards if isinstance(cards, str) else format_cards(cards)}
-    capacity = {"cpu": "64"} if gpus is None else {"cpu": "64", "nvidia.com/gpu": gpus}
-    return {
-        "metadata": {"name": name, "labels": LABELS if labels is None else labels, "annotations": annotations},
-        "spec": {key: value for key, value in more.items() if key in ("taints", "unschedulable")},
-        "status": {"capacity": capacity, "conditions": [ready], "allocatable": more.get("allocatable", capacity)},
-    }
-
-
-def read(thing: dict[str, Any], rules: NodeRules = ENV, *slices: dict[str, Any]) -> NodeReport:
-    (report,) = read_nodes([thing], slices, rules)
-    return report
-
-
-def indices(report: NodeReport) -> list[int]:
-    return [gpu.index for gpu in report.gpus]
 
 
 def test_a_node_with_labels_alone() -> None:
@@ -252,38 +227,6 @@ def test_whatever_an_annotation_holds_nothing_is_raised(text: str) -> None:
         assert indices(read(node(cards=text), rules)) == [0, 1]
 
 
-def joined(text: object, **more: Any) -> dict[str, Any]:
-    """A node whose annotation says this of its links."""
-    thing = node(**more)
-    thing["metadata"]["annotations"]["gpu-dev/gpu-links"] = text
-    return thing
-
-
-@pytest.mark.parametrize("text", ["NV4 0-1 2", "X NV4 SYS; NV4 X SYS; SYS SYS X"])
-def test_how_the_cards_are_joined(text: str) -> None:
-    report = read(joined(text))
-    assert (report.links, report.detail) == (((0, 9, 1), (9, 0, 1), (1, 1, 0)), None)
-    assert read(joined(text, gpus="3")).links == report.links
-    assert read(node()).links is None
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("X NV4;NV3 X", "its link of 0 to 1 differs from that of 1 to 0"),
-        ("0", "it describes 1 GPUs, but the node has 2"),
-        ("", "it is empty"),
-        (["0-1"], "it is no text"),
-    ],
-)
-def test_bad_links_are_their_nodes_detail_and_keep_nothing_from_anybody(text: object, why: str) -> None:
-    report = read(joined(text))
-    assert report.links is None
-    assert f"gpu-dev/gpu-links can't be used, {why}" in (report.detail or "")
-    assert report.schedulable
-    assert indices(report) == [0, 1]
-
-
 @given(st.lists(st.integers(0, 1023), unique=True, max_size=8), st.randoms(use_true_random=False))
 def test_what_the_agent_writes_is_read_back(numbers: list[int], random: Any) -> None:
     cards = [Card(n, f"GPU-{n}", n or None, None if n % 2 else "NVIDIA L4", n % 3 == 0) for n in numbers]
@@ -320,81 +263,6 @@ def test_nothing_that_a_node_or_slice_holds_raises(
     for rules in (ENV, UUID, DEVICE_PLUGIN):
         report = read(thing, rules, *sliced)
         assert all(GPU_TYPE.fullmatch(gpu.gpu_type) for gpu in report.gpus)
-
-
-def sliced(shape: str, devices: list[dict[str, Any]], generation: int = 1, **spec: Any) -> dict[str, Any]:
-    """A ResourceSlice of a node in the shape of one version of the API."""
-
-    def device(number: int, attributes: dict[str, Any]) -> dict[str, Any]:
-        typed = {key: {"int" if isinstance(value, int) else "string": value} for key, value in attributes.items()}
-        memory: Any = "80Gi" if shape == "v1alpha3" else {"value": "80Gi"}
-        body = {"attributes": typed, "capacity": {"memory": memory}}
-        return {"name": f"gpu-{number}", **(body if shape in ("v1", "v1beta2") else {"basic": body})}
-
-    return {
-        "apiVersion": f"resource.k8s.io/{shape}",
-        "spec": {
-            "driver": "gpu.nvidia.com",
-            "nodeName": "node1",
-            "pool": {"name": "node1", "generation": generation, "resourceSliceCount": 1},
-            "devices": [device(number, attributes) for number, attributes in enumerate(devices)],
-            **spec,
-        },
-    }
-
-
-DEVICES = [
-    {"type": "gpu", "uuid": "GPU-b", "productName": "NVIDIA H200", "index": 1},
-    {"type": "gpu", "uuid": "GPU-a", "productName": "NVIDIA H200", "index": 0},
-]
-
-
-@pytest.mark.parametrize("shape", ["v1alpha3", "v1beta1", "v1beta2", "v1"])
-def test_cards_from_resource_slices(shape: str) -> None:
-    report = read(node(gpus=None, labels={}), UUID, sliced(shape, DEVICES))
-    assert report.gpus == (GpuReport(0, "h200", "GPU-a", 80 * GIB), GpuReport(1, "h200", "GPU-b", 80 * GIB))
-    assert report.schedulable
-
-
-def test_slices_go_before_the_annotation() -> None:
-    report = read(node(cards=CARDS), UUID, sliced("v1", DEVICES))
-    assert [gpu.uuid for gpu in report.gpus] == ["GPU-a", "GPU-b"]
-    assert [gpu.uuid for gpu in read(node("node2", cards=CARDS), UUID, sliced("v1", DEVICES)).gpus] == [
-        "GPU-0",
-        "GPU-1",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("devices", "wanted"),
-    [
-        (
-            [
-                {"uuid": "GPU-a", "resource.kubernetes.io/pciBusID": "0000:C1:00.0", "minor": 0},
-                {"uuid": "GPU-b", "resource.kubernetes.io/pciBusID": "0000:41:00.0", "minor": 1},
-            ],
-            ["GPU-b", "GPU-a"],
-        ),
-        ([{"uuid": "GPU-a", "minor": 10}, {"uuid": "GPU-b", "minor": 9}], ["GPU-b", "GPU-a"]),
-        ([{"uuid": "GPU-z"}, {"uuid": "GPU-b"}], ["GPU-z", "GPU-b"]),
-    ],
-)
-def test_cards_without_an_index_are_in_the_order_of_their_bus_ids(
-    devices: list[dict[str, Any]], wanted: list[str]
-) -> None:
-    assert [gpu.uuid for gpu in read(node(), UUID, sliced("v1", devices)).gpus] == wanted
-
-
-def test_only_whole_cards_with_a_uuid_of_the_newest_generation_count() -> None:
-    mixed = [
-        {"type": "gpu", "uuid": "GPU-a", "index": 0},
-        {"type": "mig", "uuid": "MIG-a", "index": 1},
-        {"type": "gpu", "uuid": "all", "index": 2},
-        {"type": "nic"},
-    ]
-    old = sliced("v1", [{"uuid": "GPU-old", "index": 0}], generation=1)
-    report = read(node(gpus=None), UUID, old, sliced("v1", mixed, generation=2))
-    assert [gpu.uuid for gpu in report.gpus] == ["GPU-a"]
 
 
 def test_what_pods_can_have_of_a_node_is_what_is_allocatable() -> None:
