@@ -18,7 +18,8 @@ import pytest
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 from tests.e2e.prepared_home import PreparedHome, prepared_home
 from tests.e2e.system_process import ROOT, SystemProcess, ended
-from tests.waiting import eventually_sync
+from tests.prepared_processes import started
+from tests.waiting import PATIENCE_S, eventually_sync
 
 
 @pytest.fixture
@@ -217,11 +218,10 @@ def test_a_home_that_can_not_be_used_is_said_in_one_line(tmp_path: Path) -> None
     (tmp_path / "file").touch()
     environment = {**os.environ, "GPU_DEV_HOME": str(tmp_path / "file" / "home"), "GPU_DEV_LISTEN": "127.0.0.1:0"}
     for words in (["standalone"], ["standalone", "psql", "-l"], ["reservation_core.runtime.database", "status"]):
-        command = [sys.executable, "-m", *words]
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 1, words
-        assert done.stderr.count("\n") == 1, done.stderr
-        assert "of GPU_DEV_HOME can't be used: Not a directory. Name a folder" in done.stderr
+        log = tmp_path / f"{words[-1]}.log"
+        assert started(words, environment, log, forked=True).wait(PATIENCE_S) == 1, words
+        assert log.read_text().count("\n") == 1, log.read_text()
+        assert "of GPU_DEV_HOME can't be used: Not a directory. Name a folder" in log.read_text()
 
 
 def test_psql_opens_on_the_database_whether_the_system_is_up_or_not(system: SystemProcess) -> None:

@@ -4,8 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,21 +13,19 @@ import pytest
 
 from reservation_core.adapters.postgres.connection.migrating import upgrade
 from tests.postgres_proxy import PostgresProxy
+from tests.prepared_processes import started
 from tests.waiting import eventually_sync
 
 RECOVERS = "57P03"
 
 
 class Program:
-    """One process of a program, and what it logs."""
+    """One process of a program, forked from one that has loaded it, and what it logs."""
 
     def __init__(self, log: Path, module: str, **settings: str) -> None:
         self._log = log
         environment = {name: value for name, value in os.environ.items() if not name.startswith("GPU_DEV_")}
-        with log.open("wb") as written:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", module], env=environment | settings, stdin=subprocess.DEVNULL, stderr=written
-            )
+        self.process = started((module,), environment | settings, log, forked=True)
 
     @property
     def log(self) -> str:
@@ -65,18 +61,17 @@ def proxy(database_url: str) -> Iterator[PostgresProxy]:
 @pytest.fixture
 def launch(proxy: PostgresProxy, tmp_path: Path) -> Iterator[Launcher]:
     """Starts programs with a local cluster on that database."""
-    started: list[Program] = []
+    launched: list[Program] = []
 
     def one(module: str, **settings: str) -> Program:
         usual = {"GPU_DEV_DATABASE_URL": proxy.url, "GPU_DEV_HOME": str(tmp_path), "GPU_DEV_LOCAL_GPUS": "h100:4"}
-        started.append(Program(tmp_path / f"{module}.log", module, **usual | settings))
-        return started[-1]
+        launched.append(Program(tmp_path / f"{module}.log", module, **usual | settings))
+        return launched[-1]
 
     yield one
-    for program in started:
-        if program.process.poll() is None:
-            program.process.kill()
-            program.process.wait()
+    for program in launched:
+        program.process.send_signal(signal.SIGKILL)
+        program.process.wait(120)
 
 
 def status(address: str, path: str) -> int:
