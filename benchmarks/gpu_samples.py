@@ -128,7 +128,7 @@ async def _rounds(
 
 async def _seconds_to_store(uow: UnitOfWorkFactory, samples: list[GpuSample]) -> float:
     begun = time.monotonic()
-    if await store_samples(uow, samples) != len(samples):
+    if len(await store_samples(uow, samples)) != len(samples):
         raise RuntimeError("some samples were left out")
     return time.monotonic() - begun
 

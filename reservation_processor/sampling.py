@@ -50,17 +50,16 @@ class Sampling:
         if clock() >= due_s:
             at = self._runtime.clock.now()
             self._due_s = clock() + _wait_s(at.timestamp(), self._every_s)
-            found = await self._sampler.look(at.replace(microsecond=0))
-            self._unsent.extend(found)
-            self._slices.extend(self._tally.add(found))
+            self._unsent.extend(await self._sampler.look(at.replace(microsecond=0)))
         await self._make_days()
         while self._unsent:
             batch = [*self._unsent][:_AT_ONCE]
-            kept = await store_samples(self._runtime.uow, batch)
-            if kept < len(batch):
-                _log.debug("some samples are of unknown GPUs or of another time", samples=len(batch), kept=kept)
+            known = await store_samples(self._runtime.uow, batch)
+            if len(known) < len(batch):
+                _log.debug("some samples are of unknown GPUs or of another time", samples=len(batch), kept=len(known))
             for _ in batch:
                 self._unsent.popleft()
+            self._slices.extend(self._tally.add(known))
         if self._slices:
             async with self._runtime.uow() as uow:
                 await uow.gpu_health.add_speeds([*self._slices])

@@ -39,17 +39,21 @@ class StepVerdict(StrEnum):
     """Correct the step, if this process may: the leader may, and while nobody holds the lease any process."""
 
 
-def verdict(off: timedelta, took: timedelta, pending: timedelta, *, leads: bool, recorded: bool) -> StepVerdict:
+def verdict(
+    off: timedelta, took: timedelta, pending: timedelta, *, leads: bool, recorded: bool, behind: bool = False
+) -> StepVerdict:
     """Judge a difference of `off` (how far the database's time is ahead), measured by a query that took `took`.
 
     `pending` is how long such differences were measured without a break or a recorded step. `recorded`: another process
     has recorded a step since this one used the database's time. Then the mistake is this process's, which may have
-    begun, or read the time, between the step and its record.
+    begun, or read the time, between the step and its record. Or its machine stood still: it is `behind`.
     """
     if abs(off) <= took / 2 or took > LONGEST_QUESTION:
         return StepVerdict.IGNORE
     if abs(off) < STEP:
         return StepVerdict.ADOPT
     if not recorded:
-        return StepVerdict.MAKE_UP if leads or pending < PATIENCE else StepVerdict.ADOPT
+        if leads or (pending < PATIENCE and not behind):
+            return StepVerdict.MAKE_UP
+        return StepVerdict.ADOPT if pending >= PATIENCE else StepVerdict.COUNT_ON
     return StepVerdict.ADOPT if leads or pending >= PATIENCE_AFTER_RECORD else StepVerdict.COUNT_ON

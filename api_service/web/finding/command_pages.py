@@ -7,7 +7,8 @@ from api_service.web.finding.site_pages import SITE_PAGES, SitePage
 
 _SENTENCES = re.compile(r"(?<=[.!?]) (?=\S)")
 _COMMAND = re.compile(r"`gpu-dev ([^`]+)`")
-_UNCORDONED = re.compile(r"`gpu-dev nodes uncordon [^`]+`")
+_SAYS_MORE = re.compile(r"[;(]|, or |`[^`]*`,")
+_OPEN_AGAIN = re.compile(r"`gpu-dev nodes (uncordon|unfence) [^`]+`")
 _ADDRESSES = {
     "list": "/jobs",
     "book list": "/bookings",
@@ -17,28 +18,23 @@ _ADDRESSES = {
     "keys list": "/account",
     "notify targets": "/account",
     "gpus": "/now",
-    "nodes": "/admin/nodes",
     "users me": "/account",
-    "users list": "/admin/users",
-    "users add": "/admin/users",
-    "projects list": "/admin/projects",
-    "projects create": "/admin/projects",
-    "maintenance list": "/admin/maintenance",
-    "pods": "/admin/pods",
-    "policy list": "/admin/policy",
 }
 _PAGES = {page.address: page for page in SITE_PAGES}
 
 
 def without_commands(text: str) -> str:
-    """The text without sentences whose commands all have pages, see `pages_for`; one of nothing else stays."""
+    """The text without sentences whose commands all have pages for everybody, see `pages_for`.
+
+    A sentence stays that says something else, too, and so does a text of nothing else.
+    """
     kept = [sentence for sentence in _SENTENCES.split(text) if not _replaced(sentence)]
     return " ".join(kept) or text
 
 
 def text_of_pages(text: str) -> str:
-    """The reason of a cordon, which names its command in the middle of a sentence; other texts stay."""
-    return _UNCORDONED.sub("it is uncordoned", text)
+    """The reason of a closed node, which names its command in the middle of a sentence; other texts stay."""
+    return _OPEN_AGAIN.sub(lambda found: f"it is {found[1]}ed".replace("ceed", "ced"), text)
 
 
 def pages_for(text: str) -> Sequence[SitePage]:
@@ -48,6 +44,8 @@ def pages_for(text: str) -> Sequence[SitePage]:
 
 
 def _replaced(sentence: str) -> Sequence[SitePage]:
+    if _SAYS_MORE.search(sentence):
+        return []
     pages = [_page(command) for command in _COMMAND.findall(sentence)]
     return [page for page in pages if page is not None] if None not in pages else []
 

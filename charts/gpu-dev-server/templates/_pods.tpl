@@ -90,8 +90,9 @@ availability-updater,postgres-backup,reservation-expiry
 {{- define "gpu-dev-server.processorEnv" -}}
 {{ include "gpu-dev-server.healthEnv" (list . .Values.reservationProcessor.settings) | trim }}
 - {name: GPU_DEV_CRON_JOBS, value: {{ include "gpu-dev-server.cronJobs" . | quote }}}
-{{- if .Values.nodeAgent.enabled }}
-- {name: GPU_DEV_KUBERNETES__AGENT_PORT, value: "9404"}
+{{- $port := "GPU_DEV_KUBERNETES__AGENT_PORT" }}
+{{- if and .Values.nodeAgent.enabled (not (or (hasKey .Values.settings $port) (hasKey .Values.reservationProcessor.settings $port))) }}
+- {name: {{ $port }}, value: "9404"}
 {{- end }}
 {{- with include "gpu-dev-server.jobServer" . }}
 - {name: GPU_DEV_JOB_SERVER, value: {{ . | quote }}}
@@ -253,7 +254,9 @@ policy.toml: |
   valueFrom: {fieldRef: {fieldPath: spec.nodeName}}
 - {name: NVIDIA_VISIBLE_DEVICES, value: all}
 - {name: NVIDIA_DRIVER_CAPABILITIES, value: utility}
+{{- if not (hasKey .Values.nodeAgent.settings "GPU_DEV_SAMPLES_LISTEN") }}
 - {name: GPU_DEV_SAMPLES_LISTEN, value: "0.0.0.0:9404"}
+{{- end }}
 {{- range $name, $value := .Values.nodeAgent.settings }}
 - {name: {{ $name }}, value: {{ include "gpu-dev-server.said" $value | quote }}}
 {{- end }}

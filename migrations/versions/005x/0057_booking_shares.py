@@ -20,6 +20,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Jobs in bookings have the share of their GPUs again, whatever they asked for."""
+    lock_tables(op.get_bind(), "reservations, allocations")
     execute_script(op.get_bind(), _DROP)
 
 

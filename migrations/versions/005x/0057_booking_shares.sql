@@ -70,7 +70,8 @@ BEGIN
     IF FOUND THEN
         RAISE EXCEPTION '% asks for more CPUs or memory of % than its GPUs of % are of it.', NEW.reservation_id, small,
             NEW.booking_id
-            USING ERRCODE = 'exclusion_violation', CONSTRAINT = 'allocations_share_of_booking', TABLE = 'allocations';
+            -- The name that planners of the version before take for "plan again".
+            USING ERRCODE = 'exclusion_violation', CONSTRAINT = 'allocations_shares', TABLE = 'allocations';
     END IF;
     RETURN NULL;
 END $$;

@@ -62,12 +62,13 @@ class SpeedTally:
         self._samples: dict[str, list[tuple[bool | None, int | None]]] = defaultdict(list)
 
     def add(self, samples: Iterable[GpuSample]) -> list[SpeedSlice]:
-        """Note samples of one look, and return the slice that ended before it, if one did."""
+        """Note samples in the order of their times, and return the slices that ended before them."""
         over: list[SpeedSlice] = []
         for sample in samples:
             at = step_begin(sample.at, SLICE)
             if at != self._at:
-                over, self._at = self._take(), at
+                over += self._take()
+                self._at = at
             if sample.utilisation is not None and sample.utilisation >= BUSY_FROM:
                 self._samples[sample.uuid].append((sample.throttled, sample.clock_mhz))
         return over

@@ -58,8 +58,8 @@ class GpuSample:
     node: str | None = None
 
     def __post_init__(self) -> None:
-        if not 1 <= len(self.uuid) <= 128:
-            raise ImplausibleSampleError("`uuid` must have 1 to 128 characters.")
+        if not (1 <= len(self.uuid) <= 128 and self.uuid.isascii() and self.uuid.isprintable()):
+            raise ImplausibleSampleError("`uuid` must have 1 to 128 printable characters of ASCII.")
         if self.at.utcoffset() != timedelta(0):
             raise ImplausibleSampleError("`at` must be in UTC.")
         _check("utilisation", self.utilisation, 0, 1)

@@ -193,14 +193,14 @@ class BookingPool:
                 WaitEstimate(job.id, place, booking_too_full(self.booking_id), None)
                 for place, job in enumerate(jobs, 1)
             ]
-        answer = [
-            WaitEstimate(job.id, place, share_too_small(self.booking_id, job.share or UNSAID), None)
-            for place, job in enumerate(sorted(self.waiting.values(), key=lambda job: job.key), 1)
-            if job.id in self._too_greedy
-        ]
+        answer = []
         for estimate in estimate_waits(picture, now, len(self.waiting)):
             if estimate.estimated_start_at is None or estimate.estimated_start_at >= self._end:
                 answer.append(replace(estimate, reason=booking_too_full(self.booking_id), estimated_start_at=None))
             else:
                 answer.append(estimate)
-        return answer
+        greedy = sorted((self.waiting[job_id] for job_id in self._too_greedy), key=lambda job: job.key)
+        return answer + [
+            WaitEstimate(job.id, place, share_too_small(self.booking_id, job.share or UNSAID), None)
+            for place, job in enumerate(greedy, len(answer) + 1)
+        ]

@@ -38,11 +38,11 @@ def placeable(job: Waiting, small: frozenset[str], booked: Sequence[Node]) -> Wa
 
 
 def share_too_small(booking_id: str, share: Share) -> Reason:
-    """The reason of a job in a booking whose nodes have become too small for it."""
+    """The reason of a job in a booking of which too few nodes are large enough for it, and available."""
     return Reason(
         ReasonCode.LARGER_THAN_ANY_NODE,
-        f"It asks for {share_words(share)} on each node, and its GPUs' share of the nodes of {booking_id} is less by "
-        "now. Cancel it, and submit it again with less.",
+        f"It asks for {share_words(share)} on each node. Of the nodes of {booking_id}, too few are available of which "
+        "its GPUs are so large a part. If that lasts, cancel it, and submit it again with less.",
     )
 
 

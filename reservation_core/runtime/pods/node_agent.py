@@ -35,7 +35,7 @@ async def run_node_agent(settings: NodeAgentSettings, *, once: bool) -> None:
             if once:
                 await agent.update()
             else:
-                async with telling_samples(settings, node):
+                async with serving_samples(settings, node):
                     await keep_node_annotations(agent, stop_on_signals(), settings.look_every_s)
         finally:
             await transport.close()
@@ -45,13 +45,13 @@ async def run_node_agent(settings: NodeAgentSettings, *, once: bool) -> None:
 
 
 @asynccontextmanager
-async def telling_samples(settings: NodeAgentSettings, node: str) -> AsyncIterator[None]:
+async def serving_samples(settings: NodeAgentSettings, node: str) -> AsyncIterator[None]:
     """Answer how this node's GPUs are used during the block, if the settings say where. Raises SettingsError."""
     if settings.samples_listen is None:
         yield
         return
-    opened = open_socket(settings.samples_listen, "GPU_DEV_SAMPLES_LISTEN")
     sampler = open_driver(settings, node)
+    opened = open_socket(settings.samples_listen, "GPU_DEV_SAMPLES_LISTEN")
     try:
         app = create_app(sampler, SystemClock())
         async with beside(serve_beside(app, opened, "samples", settings.http), name="samples"):

@@ -374,7 +374,7 @@ class NodeAgentSettings(CommonSettings):
 
     node_name: Annotated[str, Field(validation_alias=AliasChoices("NODE_NAME", "GPU_DEV_NODE_NAME"))]
     look_every_s: Seconds = 60
-    # Where the processor asks how the node's GPUs are used (GPU_DEV_KUBERNETES__AGENT_PORT). None: it is not told.
+    # Where the processor asks how the node's GPUs are used (GPU_DEV_KUBERNETES__AGENT_PORT). None: nowhere.
     samples_listen: HealthListen = None
 
 

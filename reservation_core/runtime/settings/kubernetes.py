@@ -29,7 +29,7 @@ class KubernetesSettings(Section):
     creates_per_s: Annotated[float, Field(ge=0, le=100_000)] = 50  # 0: no pacing
     # Added to a pod's activeDeadlineSeconds, which Kubernetes can only shorten, for later extensions.
     extension_room_s: Annotated[float, Field(ge=0, le=86_400 * 400)] = 86_400 * 30
-    # The port at which node agents tell how their GPUs are used. None: they are not asked, and there are no data.
+    # The port at which node agents say how their GPUs are used. None: they are not asked, and there are no data.
     agent_port: Annotated[int, Field(ge=1, le=65_535)] | None = None
     # The StorageClass of users' disks; every node with GPUs must reach its volumes. None: users have no disks.
     disk_class: Annotated[str, Field(pattern=r"^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$")] | None = None

@@ -8,15 +8,15 @@ from reservation_core.domain.gpu_use.roll_ups import step_begin
 from reservation_core.domain.gpu_use.samples import GpuSample, timely_times
 
 
-async def store_samples(uow_factory: UnitOfWorkFactory, samples: Sequence[GpuSample]) -> int:
-    """Store a batch in one transaction, and return how many were of known GPUs.
+async def store_samples(uow_factory: UnitOfWorkFactory, samples: Sequence[GpuSample]) -> list[GpuSample]:
+    """Store a batch in one transaction, and return those of known GPUs, in their order.
 
     A sample that is sent again is kept once. Samples of GPUs that the inventory does not have (on their node), and of a
     time that is over or to come, are left out. Where a sample comes after its minute was rolled up, the minute is
     rolled up again.
     """
     if not samples:
-        return 0
+        return []
     async with uow_factory() as uow:
         now = await uow.now()
         first, last = timely_times(now)
@@ -24,8 +24,9 @@ async def store_samples(uow_factory: UnitOfWorkFactory, samples: Sequence[GpuSam
         gpu_ids = await uow.gpu_use.gpu_ids({(sample.uuid, sample.node) for sample in timely})
         places = ((sample, gpu_ids.get((sample.uuid, sample.node))) for sample in timely)
         known = [(gpu_id, sample) for sample, gpu_id in places if gpu_id is not None]
+        stored = [sample for _, sample in known]
         if not known:
-            return 0
+            return stored
         rolled = await uow.gpu_use.lock()
         known.sort(key=itemgetter(0))  # as in the index, whose pages are then written one after another
         await uow.gpu_use.add(known)
@@ -34,4 +35,4 @@ async def store_samples(uow_factory: UnitOfWorkFactory, samples: Sequence[GpuSam
         back = {resolution: min(until, step_begin(earliest, resolution.step)) for resolution, until in rolled.items()}
         if back != rolled:
             await uow.gpu_use.move(back)
-    return len(known)
+    return stored

@@ -23,6 +23,7 @@ from tests.sql import sql
 from tests.waiting import eventually
 
 HOST = "127.0.0.2"
+READY = {"type": "Ready", "status": "True"}
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ async def add_agents_pod(server: ApiServer, namespace: str) -> None:
     spec = {"nodeName": "sampled", "containers": [{"name": "agent", "image": "registry.test/agent:1"}]}
     async with server.client() as client:
         await client.call("POST", path, {"metadata": metadata, "spec": spec})
-        status = {"phase": "Running", "podIP": HOST, "podIPs": [{"ip": HOST}]}
+        status = {"phase": "Running", "podIP": HOST, "podIPs": [{"ip": HOST}], "conditions": [READY]}
         await client.call("PATCH", f"{path}/node-agent-x/status", {"status": status}, content_type=MERGE_PATCH)
 
 

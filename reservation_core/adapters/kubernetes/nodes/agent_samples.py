@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from ipaddress import ip_address
-from typing import Any
+from typing import Annotated, Any
 
 import aiohttp
 import msgspec
 import structlog
 
 from reservation_core.adapters.kubernetes.api_server.list_and_watch import list_all
-from reservation_core.adapters.kubernetes.api_server.plain_json import as_mapping
+from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, as_mapping
 from reservation_core.adapters.kubernetes.api_server.refusals import explained
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.domain.gpu_use.samples import GpuSample
@@ -26,11 +26,13 @@ ANSWER_S = 5.0
 _PATH = "/samples"
 _AGENTS = {"labelSelector": "app.kubernetes.io/name=node-agent", "fieldSelector": "status.phase=Running"}
 _LIST_EVERY_S = 60.0
-_CONNECTIONS = 256
-_MOST_BYTES = 4 * 2**20
+_LIST_AGAIN_S = 5.0
+_CONNECTIONS = 1024
+_MOST_BYTES = 2**19
+_MOST_GPUS = 128
 _NAMED = 10
 _log = structlog.get_logger(__name__)
-_decoder = msgspec.json.Decoder(list[GpuSample])
+_decoder = msgspec.json.Decoder(Annotated[list[GpuSample], msgspec.Meta(max_length=_MOST_GPUS)])
 
 
 class AgentSamples:
@@ -62,7 +64,7 @@ class AgentSamples:
         now = asyncio.get_running_loop().time()
         if now < self._list_at:
             return
-        self._list_at = now + _LIST_EVERY_S
+        self._list_at = now + _LIST_AGAIN_S
         try:
             with explained("list", "pods"):
                 # From the API server's cache: a minute more or less is of no account.
@@ -72,6 +74,7 @@ class AgentSamples:
             _log.warning("the node agents could not be listed", why=str(problem))
         else:
             self._agents = dict(agents)
+            self._list_at = now + _LIST_EVERY_S
 
     async def _ask(self, node: str, host: str, at: datetime) -> list[GpuSample] | None:
         """The samples of a node, as of `at`; None without a good answer."""
@@ -84,8 +87,8 @@ class AgentSamples:
                     if len(body) > _MOST_BYTES:
                         return None
             return [replace(sample, at=at, node=node) for sample in _decoder.decode(body)]
-        except (aiohttp.ClientError, TimeoutError, msgspec.MsgspecError):
-            return None
+        except (aiohttp.ClientError, TimeoutError, msgspec.MsgspecError, ValueError, RecursionError):
+            return None  # whatever an agent answers: the others are not concerned
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -99,14 +102,18 @@ class AgentSamples:
     def _note(self, silent: frozenset[str]) -> None:
         """Log which agents stopped or began to answer."""
         if gone := silent - self._silent:
-            _log.warning("node agents tell no samples", number=len(gone), nodes=sorted(gone)[:_NAMED])
+            _log.warning("node agents do not answer with samples", number=len(gone), nodes=sorted(gone)[:_NAMED])
         if back := (self._silent - silent) & {*self._agents}:
-            _log.info("node agents tell samples again", number=len(back), nodes=sorted(back)[:_NAMED])
+            _log.info("node agents answer with samples again", number=len(back), nodes=sorted(back)[:_NAMED])
         self._silent = silent
 
 
 def _agent(pod: Mapping[str, Any]) -> tuple[str, str] | None:
-    """An agent's node, and its host as in an address; None for one that has no address yet."""
+    """An agent's node, and its host as in an address; None for one that is not ready, as on a node that is away."""
+    conditions = map(as_mapping, as_list(as_mapping(pod.get("status")).get("conditions")))
+    ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+    if not ready or as_mapping(pod.get("metadata")).get("deletionTimestamp") is not None:
+        return None
     node = as_mapping(pod.get("spec")).get("nodeName")
     address = as_mapping(pod.get("status")).get("podIP")
     if not isinstance(node, str) or not isinstance(address, str):

@@ -1,8 +1,10 @@
 -- The ledger's time (see migration 0021), as the process reads and mends it that counts on from it.
 
 -- name: ledger_time
--- What time it is for the ledger, and what it goes by: the last step that was recorded.
-SELECT ledger_now() AS at, CAST(c AS text) AS record FROM ledger_clock c;
+-- What time it is for the ledger, what it goes by (the last step that was recorded), and when the leader's lease runs out.
+SELECT ledger_now() AS at, CAST(c AS text) AS record,
+       (SELECT CASE WHEN isfinite(expires_at) THEN expires_at ELSE 'epoch' END FROM planner_lease) AS lease_until
+FROM ledger_clock c;
 
 -- name: ledger_time_is_confirmed
 -- Whether the ledger's time is that of a leader who lives, for it has moved the end of its lease to a few seconds from now,
@@ -14,8 +16,7 @@ FROM planner_lease, (SELECT ledger_now() AS at) AS t;
 -- Let the ledger's time go on as a process has counted it, although the database's clock stepped by so many seconds. Where
 -- the two would be too far apart then, the ledger's time steps, too. Messages that a step back would hide for as long are
 -- shown when they would have been. Nothing is done if a step was recorded since `record`: it may be the same one.
--- Without an epoch another process has counted, and it is done only if nobody leads by the time that it has counted. (One
--- whose machine stood still is behind: for that one, the leader's lease has not run out.)
+-- Without an epoch another process has counted, and it is done only if nobody leads by the time that it has counted.
 WITH fence AS (
     SELECT epoch FROM planner_lease
     WHERE CASE WHEN CAST(:epoch AS bigint) IS NULL THEN expires_at <= CAST(:counted AS timestamptz) ELSE epoch = :epoch END

@@ -54,13 +54,14 @@ def _nothing() -> None:
 class _Answer:
     """The time that the database told, when that was by the own count, and how long the question took in seconds.
 
-    `record` tells one recorded step from the next.
+    `record` tells one recorded step from the next. The leader's lease runs out at `lease_until`.
     """
 
     then: datetime
     at: float
     took: float
     record: str
+    lease_until: datetime
 
 
 class SharedClock:
@@ -78,7 +79,9 @@ class SharedClock:
         self._record: str | None = None
         self._asking = asyncio.Lock()
         self._epoch: int | None = None
+        self._agreed: _Answer | None = None
         self._pending: _Answer | None = None
+        self._behind = False
         self._doubted = asyncio.Event()
 
     def now(self) -> datetime:
@@ -149,16 +152,16 @@ class SharedClock:
             off = answer.then + timedelta(seconds=self._counted() - answer.at) - self.now()
             recorded = answer.record != self._record
             if abs(off) < STEP:
-                self._pending = None
+                self._pending, self._agreed = None, answer
                 if answer.took <= LONGEST_QUESTION.total_seconds():
                     self._record = answer.record
             elif self._pending is None or self._pending.record != answer.record:
-                self._pending = answer
+                self._pending, self._behind = answer, self._stood_still(answer)
                 _log.warning("the database's time differs from the counted time", by_s=round(off.total_seconds(), 1))
             pending = timedelta(seconds=0 if self._pending is None else answer.at - self._pending.at)
             took = timedelta(seconds=answer.took)
             epoch = self._epoch
-            match verdict(off, took, pending, leads=epoch is not None, recorded=recorded):
+            match verdict(off, took, pending, leads=epoch is not None, recorded=recorded, behind=self._behind):
                 case StepVerdict.IGNORE | StepVerdict.COUNT_ON:
                     return
                 case StepVerdict.ADOPT:
@@ -196,6 +199,16 @@ class SharedClock:
         else:
             self._take(await self._question(connection))
 
+    def _stood_still(self, answer: _Answer) -> bool:
+        """Whether the leader's lease was moved on by more than this process counted since it agreed with the database.
+
+        Then this process's machine stood still meanwhile: the lease is moved on by another's count.
+        """
+        before = self._agreed
+        if before is None:
+            return True
+        return answer.lease_until - before.lease_until > timedelta(seconds=answer.at - before.at) + STEP
+
     async def _hold(
         self, connection: AsyncConnection, epoch: int | None, off: timedelta, record: str
     ) -> Row[Any] | None:
@@ -226,7 +239,7 @@ class SharedClock:
             before = self._counted()
             told = (await connection.execute(statement("ledger_time"))).one()
             took = self._counted() - before
-            answers.append(_Answer(told.at.astimezone(UTC), before + took / 2, took, told.record))
+            answers.append(_Answer(told.at.astimezone(UTC), before + took / 2, took, told.record, told.lease_until))
         return min(answers, key=lambda answer: answer.took)
 
     def _take(self, answer: _Answer) -> None:
@@ -234,4 +247,4 @@ class SharedClock:
         if abs(off) >= STEP:
             _log.warning("the database's time is another; it counts", off_s=round(off.total_seconds(), 1))
         self._at, self._then, self._known, self._record = answer.at, answer.then, True, answer.record
-        self._pending = None
+        self._pending, self._agreed = None, answer

@@ -56,7 +56,6 @@ LEDGER_CONSTRAINTS = (
     "allocations_within_booking",
     "allocations_cover_what_is_within",
     "allocations_shares",
-    "allocations_share_of_booking",
 )
 
 

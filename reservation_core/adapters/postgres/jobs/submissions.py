@@ -122,7 +122,8 @@ async def _too_little(connection: AsyncConnection, job: Reservation) -> Refusal:
         least = Share(share.cpu_milli, share.memory_bytes)
         beyond = beyond_share(booking_id, job.gpus, job.resources, least)
         fields = [RuleBreach(BeyondBookedShareError.code, f"resources.{name}: {why}") for name, why in beyond]
-        return BeyondBookedShareError(" ".join(why for _, why in beyond), fields)
+        if beyond:
+            return BeyondBookedShareError(" ".join(why for _, why in beyond), fields)
     size = sized_words(job.gpus, job.nodes, "" if job.gpu_type is None else f"{job.gpu_type} ")
     return BookingNotUsableError(f"{booking_id} has no room for {size}. Ask for less.")
 

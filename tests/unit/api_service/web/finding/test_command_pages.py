@@ -11,10 +11,11 @@ from api_service.web.finding.command_pages import pages_for, text_of_pages, with
     [
         ("You have no job job-1. `gpu-dev list` shows your jobs.", "You have no job job-1.", ["/jobs"]),
         (
-            "There is no user 'ann'. Add it first: `gpu-dev users add ann`.",
-            "There is no user 'ann'.",
-            ["/admin/users"],
+            "You have no booking b. `gpu-dev book list` shows yours; or leave it out.",
+            None,
+            [],
         ),
+        ("Not allowed. `gpu-dev policy list` shows the rules for you.", None, []),
         (
             "No disk data. `gpu-dev disk list --user ann` shows all. `gpu-dev disk create x` makes one.",
             "No disk data.",
@@ -42,4 +43,5 @@ def test_each_command_has_a_page_that_is_there() -> None:
 def test_a_cordon_is_no_command_on_pages() -> None:
     said = "Cordoned by root: nothing new is placed here until `gpu-dev nodes uncordon gpu-07`."
     assert text_of_pages(said) == "Cordoned by root: nothing new is placed here until it is uncordoned."
+    assert text_of_pages("Nothing new until `gpu-dev nodes unfence n1`.") == "Nothing new until it is unfenced."
     assert text_of_pages("Waits until 14:00.") == "Waits until 14:00."

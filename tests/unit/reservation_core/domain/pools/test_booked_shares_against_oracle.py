@@ -196,7 +196,7 @@ def test_a_job_that_no_node_of_its_booking_is_large_enough_for_any_more_says_so(
     assert left.because is not None
     told, waits = sorted(picture.estimate_waits(T0, ALL), key=lambda estimate: estimate.id)
     assert (told.reason.code, told.estimated_start_at) == (ReasonCode.LARGER_THAN_ANY_NODE, None)
-    assert "share" in told.reason.detail
+    assert "available" in told.reason.detail
     assert waits.estimated_start_at == at(7)
 
 

@@ -19,7 +19,7 @@ from reservation_core.adapters.kubernetes.nodes.agent_samples import AgentSample
 from reservation_core.domain.gpu_use.samples import GpuProcess, GpuSample
 from reservation_core.runtime.http.serving import open_socket, serve_beside
 from reservation_core.runtime.pods import sample_server
-from reservation_core.runtime.pods.node_agent import telling_samples
+from reservation_core.runtime.pods.node_agent import serving_samples
 from reservation_core.runtime.pods.sample_server import create_app
 from reservation_core.runtime.processes.companions import beside
 from reservation_core.runtime.settings.components import NodeAgentSettings
@@ -28,6 +28,7 @@ from tests.clocks import START
 from tests.kubernetes.api_server import ApiServer
 from tests.ports import own_port
 
+READY = {"type": "Ready", "status": "True"}
 LATER = START.replace(year=2030)
 
 
@@ -65,7 +66,7 @@ class Agents:
         spec = {"nodeName": node, "containers": [{"name": "agent", "image": "registry.test/agent:1"}]}
         async with self._server.client() as client:
             await client.call("POST", path, {"metadata": metadata, "spec": spec})
-            status = {"phase": phase, "podIP": host, "podIPs": [{"ip": host}]}
+            status = {"phase": phase, "podIP": host, "podIPs": [{"ip": host}], "conditions": [READY]}
             await client.call("PATCH", f"{path}/agent-{node}/status", {"status": status}, content_type=MERGE_PATCH)
 
 
@@ -106,10 +107,14 @@ async def test_each_agent_speaks_of_its_own_node_as_of_the_look(agents: Agents) 
         None,
         answering(b"nothing that is JSON"),
         answering(b'[{"uuid": "GPU-b0", "at": "2030-01-01T00:00:00Z", "utilisation": 7}]'),
+        answering(b'[{"uuid": "GPU-\xff", "at": "2030-01-01T00:00:00Z"}]'),
+        answering(b'[{"uuid": "GPU-\\u0000", "at": "2030-01-01T00:00:00Z"}]'),
+        answering(b'[{"x": ' + b"[" * 10_000),
         answering(b"[" + b" " * agent_samples._MOST_BYTES + b"]"),
+        answering(b"[" + b",".join([b'{"uuid": "GPU-b", "at": "2030-01-01T00:00:00Z"}'] * 129) + b"]"),
         answering(b"[]", 500),
     ],
-    ids=["nobody", "no JSON", "implausible", "too long", "an error"],
+    ids=["nobody", "no JSON", "implausible", "no UTF-8", "no text", "too deep", "too long", "too many", "an error"],
 )
 async def test_an_agent_without_a_good_answer_has_no_samples_and_the_log_says_so_once(
     agents: Agents, app: FastAPI | None
@@ -119,7 +124,7 @@ async def test_an_agent_without_a_good_answer_has_no_samples_and_the_log_says_so
     with capture_logs() as logs:
         for _ in range(2):
             assert [sample.uuid for sample in await agents.samples.look(LATER)] == ["GPU-a0"]
-    assert [(line["event"], line["nodes"]) for line in logs] == [("node agents tell no samples", ["node-b"])]
+    assert [(line["event"], line["nodes"]) for line in logs] == [("node agents do not answer with samples", ["node-b"])]
 
 
 async def test_an_agent_that_hangs_delays_a_look_by_its_limit_alone(
@@ -165,7 +170,7 @@ async def test_an_agent_plays_a_recording_back_for_its_simulated_gpus(agents: Ag
     recording.write_text("at_s,gpu,utilisation\n0,0,0.25\n1,0,0.25\n")
     said: dict[str, Any] = {"NODE_NAME": "node-a", "local_gpus": "h100:2", "local_use": recording}
     settings = NodeAgentSettings(**said, samples_listen=f"127.0.0.2:{agents.port}")
-    async with telling_samples(settings, "node-a"):
+    async with serving_samples(settings, "node-a"):
         await agents.add("node-a", "127.0.0.2", None)
         [sample] = await agents.samples.look(LATER)
     assert (sample.uuid, sample.utilisation, sample.node) == ("GPU-sim-node-a-0", 0.25, "node-a")

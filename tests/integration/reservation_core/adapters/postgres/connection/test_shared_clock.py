@@ -168,6 +168,7 @@ async def test_while_nobody_leads_a_step_is_made_up_for_by_who_lives(
         if before == "stopped":
             async with leader.engine.begin() as connection:
                 await Planning(connection, leader.clock).release(epoch)
+        await leader.clock.ask()
     await leader.time.go_on(by)
     await leader.clock.ask()
     passed = timedelta(0)
@@ -195,9 +196,26 @@ async def test_a_process_whose_machine_stood_still_makes_up_for_nothing(leader: 
     assert slept.clock.now() == START + FIVE_MINUTES
 
 
+async def test_nor_does_it_when_the_leader_dies_after_that(leader: Leader) -> None:
+    """It counts on, and by its count the lease of the dead leader runs out in the end."""
+    slept = Leader(leader.engine, leader.url, leader.time)
+    await slept.clock.begin()
+    await leader.go_on(SECOND * 10)
+    await leader.acquire()
+    await leader.go_on(FIVE_MINUTES - SECOND * 10)
+    for _ in range(int(PATIENCE.total_seconds()) + 1):
+        await slept.clock.ask()
+        slept.counted.seconds += 1
+        await leader.go_on(SECOND)
+    assert await leader.ledger_now() == leader.clock.now()
+    await slept.clock.ask()
+    assert slept.clock.now() == leader.clock.now()
+
+
 async def test_a_process_that_begins_waits_for_who_lives(leader: Leader) -> None:
     """All processors are dead, and the clock steps: their lease has to run out before anybody may correct it."""
     await leader.acquire()
+    await leader.clock.ask()
     await leader.time.go_on(FIVE_MINUTES)
     counted = Counted()
     late = SharedClock(leader.engine, SettableClock(), counted)
