@@ -23,6 +23,7 @@ from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_processor import sampling
 from reservation_processor.sampling import Sampling, keep_sampling
+from tests.sql import sql
 from tests.waiting import eventually
 
 RECORDING = "at_s,gpu,utilisation,processes\n0,0,0.5,1\n1,0,0.75,1\n"
@@ -113,6 +114,23 @@ async def test_samples_wait_while_the_database_is_away(
             async with asyncio.timeout(0.05):
                 await work.once()
         assert len(looks.times) == 1
+
+
+async def test_the_speed_of_a_gpu_is_that_of_its_own_nodes_samples(tmp_path: Path, database_url: str) -> None:
+    settings = StandaloneSettings(home=tmp_path, local_gpus="n=h100:1")
+
+    class Lies(Looks):
+        async def look(self, at: datetime) -> Sequence[GpuSample]:
+            before = at - timedelta(minutes=10)
+            true = GpuSample("GPU-sim-n-0", before, utilisation=0.9, clock_mhz=1500, throttled=False)
+            return [true, replace(true, clock_mhz=100, throttled=True, node="z"), replace(true, at=at)]
+
+    async with opened(settings, database_url) as runtime:
+        lies = Lies()
+        await Sampling(replace(runtime, gpu_sampler=lies), lies, 600).once()
+        async with runtime.uow() as uow:
+            [row] = (await sql(uow, "SELECT busy, throttled, clock_mhz FROM gpu_speeds")).all()
+    assert tuple(row) == (1, 0, 1500)
 
 
 @pytest.mark.parametrize(("began_s", "every_s", "wait_s"), [(0.5, 10, 14.5), (9.9, 10, 5.1), (50, 60, 40)])
