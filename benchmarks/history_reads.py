@@ -55,8 +55,9 @@ BY_KEY = frozenset(
     gpus_of_uuids add_gpu_samples lock_gpu_use move_gpu_use gpus_of_job gpus_of_node gpu_use_rolled oldest_gpu_hour
     make_gpu_use_partitions drop_gpu_use_partition note_gpu_errors add_gpu_speeds gpu_by_place quarantine_gpu
     release_gpu note_slow_gpu note_gpu_not_slow note_job_of_quarantined_gpu forget_gpu_use_sums claim_digest
-    hold_ledger_time ledger_time ledger_time_is_confirmed notice_routes set_notice_routes may_be_stored gpu_types_ever
-    store_learnt_waits keep_needed_jobs needed_jobs add_dependencies dependencies_of take_news
+    hold_ledger_time ledger_time ledger_time_is_confirmed notice_routes set_notice_routes may_be_stored
+    gpu_types_ever least_share_in_booking store_learnt_waits
+    keep_needed_jobs needed_jobs add_dependencies dependencies_of take_news
     lock_user_of_files add_sent_chunks sent_bytes_of sent_chunk_sizes use_sent_chunks put_sent_folder use_sent_folder
     sent_folder sent_chunk_data put_job_results job_results_of remove_sent_folders
     take_array_news forget_array_news note_array open_elements make_elements renew_leases last_released
