@@ -97,9 +97,13 @@ async def test_a_tap_shows_the_card_and_a_second_one_the_booking(people: People,
     await entry.tap()
     await expect(page.locator("#entry-card")).to_contain_text("Your booking tapped")
     assert min(await page.evaluate(_TARGETS)) >= 24
+    # All entries are drawn anew meanwhile, and the card stays that of this one.
+    other = booked(system, "alice", first + timedelta(hours=2), 12, node="titan", title="beside")
+    await expect(page.locator(".ec-event", has_text="beside")).to_be_visible()
     await entry.tap()
     await page.wait_for_url(f"**/bookings/{booking['id']}")
     system.rest("alice").delete(f"/v1/bookings/{booking['id']}").raise_for_status()
+    system.rest("alice").delete(f"/v1/bookings/{other['id']}").raise_for_status()
 
 
 async def test_ones_own_job_is_named_and_has_one_colour_in_every_view(people: People, system: WebSystem) -> None:
@@ -176,7 +180,7 @@ async def test_a_refused_drag_offers_another_node_in_one_click(people: People, s
     now = now_is(system, "alice", booking)
     assert (now["node"], now["start"]) == ("titus", said(moved))
     system.rest("alice").delete(f"/v1/bookings/{booking['id']}").raise_for_status()
-    system.rest("bob").delete(f"/v1/bookings/{other['id']}").raise_for_status()
+    system.rest("alice").delete(f"/v1/bookings/{other['id']}").raise_for_status()
 
 
 async def test_found_slots_are_highlighted_and_booked_by_one_click(

@@ -91,7 +91,12 @@ export class EntryCard {
   }
 
   #pressed({ target }) {
-    if (!this.#card.contains(target) && !(target instanceof Element && target.closest(PLAIN) === this.#entry)) this.hide();
+    if (!this.#card.contains(target) && !(target instanceof Element && this.#isShown(target.closest(PLAIN)))) this.hide();
+  }
+
+  /** Whether the card is that of an entry, which may have been drawn anew. */
+  #isShown(entry) {
+    return !this.#card.hidden && (entry === this.#entry || (nameOf(entry) !== "" && nameOf(entry) === nameOf(this.#entry)));
   }
 
   #hovered(event) {
@@ -105,7 +110,6 @@ export class EntryCard {
     const entry = event.target.closest(PLAIN);
     if (entry !== null && event.detail === 0 && event.target.closest("button")) this.#enter(entry);
     if (entry === null || event.pointerType === "mouse" || event.pointerType === undefined || event.detail === 0) return;
-    // Known by its name: it may have been drawn anew since the first tap.
     const name = nameOf(entry);
     if (!this.#card.hidden && this.#tappedName === name) return;
     event.preventDefault();
@@ -124,7 +128,7 @@ export class EntryCard {
     if (entry === null || (entry === this.#entry && !this.#card.hidden)) return;
     const about = this.#about(entry);
     if (about === undefined) return;
-    this.#tappedName = null;
+    if (!this.#isShown(entry)) this.#tappedName = null;
     this.#entry = entry;
     this.#card.replaceChildren(...(about.entries ? listOf(about) : linesOf(about)));
     this.#card.hidden = false;
