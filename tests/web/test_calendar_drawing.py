@@ -180,7 +180,7 @@ async def test_a_refused_drag_offers_another_node_in_one_click(people: People, s
     now = now_is(system, "alice", booking)
     assert (now["node"], now["start"]) == ("titus", said(moved))
     system.rest("alice").delete(f"/v1/bookings/{booking['id']}").raise_for_status()
-    system.rest("alice").delete(f"/v1/bookings/{other['id']}").raise_for_status()
+    system.rest("bob").delete(f"/v1/bookings/{other['id']}").raise_for_status()
 
 
 async def test_found_slots_are_highlighted_and_booked_by_one_click(
