@@ -38,6 +38,11 @@ def test_who_differs_from_what_another_has_recorded_goes_by_it_unless_that_passe
     assert verdict(FIVE_MINUTES, QUICK, PATIENCE_AFTER_RECORD, leads=False, recorded=True) is StepVerdict.ADOPT
 
 
+def test_a_process_that_stood_still_makes_up_for_nothing_and_adopts_in_the_end() -> None:
+    assert verdict(FIVE_MINUTES, QUICK, NONE, leads=False, recorded=False, behind=True) is StepVerdict.COUNT_ON
+    assert verdict(FIVE_MINUTES, QUICK, PATIENCE, leads=False, recorded=False, behind=True) is StepVerdict.ADOPT
+
+
 def test_drift_is_adopted_and_what_a_measurement_leaves_open_is_not() -> None:
     assert verdict(timedelta(milliseconds=30), QUICK, NONE, leads=True, recorded=False) is StepVerdict.ADOPT
     unclear = timedelta(milliseconds=80)

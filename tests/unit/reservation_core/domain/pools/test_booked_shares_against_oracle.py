@@ -197,6 +197,7 @@ def test_a_job_that_no_node_of_its_booking_is_large_enough_for_any_more_says_so(
     told, waits = sorted(picture.estimate_waits(T0, ALL), key=lambda estimate: estimate.id)
     assert (told.reason.code, told.estimated_start_at) == (ReasonCode.LARGER_THAN_ANY_NODE, None)
     assert "available" in told.reason.detail
+    assert (told.position, waits.position) == (2, 1)
     assert waits.estimated_start_at == at(7)
 
 

@@ -4,9 +4,14 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
+from reservation_core.adapters.kubernetes.jobs import pod_events
 from reservation_core.adapters.kubernetes.jobs.cluster import ClusterRules, KubernetesCluster
+from reservation_core.adapters.kubernetes.jobs.pod_events import PodEvents
+from reservation_core.adapters.kubernetes.other_objects.event_writer import Regarding
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach
 from reservation_core.domain.model import PodName, PodPhase, PodSpec, Reason, ReasonCode
 from tests.integration.cluster_behaviour import GRACE, SpecMaker, finished, reaches
@@ -47,6 +52,25 @@ async def test_a_pod_says_its_gpus_and_why_it_is_ended(
     await eventually(reaches(cluster, spec, PodPhase.GONE))
     for reason in ("GPUsAssigned", "Maintenance"):
         assert len(await _events(api_server, namespace, spec, reason)) == 1
+
+
+async def test_while_too_many_wait_starts_are_left_out_and_ends_are_not(
+    transport: Transport,
+    api_server: ApiServer,
+    namespace: str,
+    make_spec: SpecMaker,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pod_events, "_LATE_AT_MOST_S", 2 / pod_events._PER_S)  # two may wait
+    events = PodEvents(transport, SystemClock())
+    specs = [make_spec("true") for _ in range(3)]
+    for spec in specs:
+        events.created(spec, Regarding(namespace, str(spec.name), "uid"), GpuAttach.ENV)
+    events.ending(Regarding(namespace, str(specs[2].name), "uid"), LOST)
+    await eventually(lambda: _events(api_server, namespace, specs[2], "Maintenance"))
+    found = [await _events(api_server, namespace, spec, "GPUsAssigned") for spec in specs]
+    assert [len(its) for its in found] == [0, 1, 0]
+    await events.close()
 
 
 async def test_where_the_kubelet_picks_the_gpus_it_is_said_how_many_and_not_which(
