@@ -156,12 +156,17 @@ def _fork_what_is_asked_for() -> None:
         question = json.loads(line)
         answer: int | None
         if "start" in question:
+            # Its end is noted after it is known not to be that of an earlier process with its number.
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
             answer = os.fork()
             if not answer:
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 signal.signal(signal.SIGINT, signal.default_int_handler)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
                 _become(question["start"], question["environment"], question["log"])
                 return
+            ended.pop(answer, None)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         else:
             answer = ended.get(question["ended"])
         print(json.dumps([question["number"], answer]), flush=True)

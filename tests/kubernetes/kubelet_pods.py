@@ -115,6 +115,9 @@ class PodWorker:
             await self._until(self._unwanted)
             await self._remove()
         finally:
+            if self.holds and self.container is not None:  # it has started, and that could not be said any more
+                self.container.kill()
+                await self.container.wait()
             self.node.workers.discard(self)
             if self._gone:
                 self.kubelet.workers.pop(self.pod["metadata"]["uid"], None)
