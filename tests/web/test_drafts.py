@@ -1,8 +1,9 @@
 """Nothing typed is lost: a session that ended, another user, a refusal, a page that was left."""
 
+import asyncio
 import re
 
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import Locator, Page, Route, expect
 
 from tests.ports import own_port
 from tests.waiting import eventually
@@ -43,6 +44,29 @@ async def kept(page: Page) -> str:
 async def nothing_kept(page: Page) -> bool:
     """Asked again and again by the test: the page's policy allows no wait_for_function."""
     return await kept(page) == "{}"
+
+
+async def scripts_wait(page: Page) -> asyncio.Event:
+    """The pages' scripts come when this is set."""
+    wanted = asyncio.Event()
+
+    async def late(route: Route) -> None:
+        await wanted.wait()
+        await route.continue_()
+
+    await page.route(re.compile(r"/site\."), late)
+    return wanted
+
+
+async def test_what_is_typed_before_the_scripts_have_come_has_a_verdict(people: People) -> None:
+    page = (await people("alice")).page
+    typed = await scripts_wait(page)
+    await page.goto("/submit", wait_until="commit")
+    await page.get_by_label("Name", exact=True).fill("quick")
+    typed.set()
+    await expect(page.locator("#verdict")).to_contain_text("--name quick")
+    await page.reload()
+    await expect(page.get_by_label("Name", exact=True)).to_have_value("quick")
 
 
 async def test_a_form_is_sent_after_signing_in_where_it_was_typed(
@@ -98,6 +122,22 @@ async def test_a_form_of_one_user_is_not_sent_by_another(people: People, system:
     await expect(page).to_have_url(re.compile(r"/jobs/job-"))
     job = system.job(page.url.rsplit("/", 1)[1])
     assert (job["user"], job["name"]) == ("alice", "of-alice")
+
+
+async def test_what_was_refused_is_kept_where_the_refusal_was_left_at_once(people: People) -> None:
+    alice = await people("alice")
+    page = alice.page
+    await fill_job(page, "left-at-once")
+    alice.expect_problem("answer: 422 POST .*/submit")
+    await page.get_by_label("For at most").fill("soon")
+    left = await scripts_wait(page)
+    await page.get_by_role("button", name="Submit").click(no_wait_after=True)
+    await expect(page.get_by_label("For at most")).to_have_attribute("aria-invalid", "true")
+    await page.get_by_role("link", name="Queue").dispatch_event("click")
+    left.set()
+    await expect(page.get_by_role("heading", name="Queue", exact=True)).to_be_visible()
+    await page.get_by_role("link", name="Submit", exact=True).click()
+    await expect(page.get_by_label("For at most")).to_have_value("soon")
 
 
 async def test_what_was_typed_is_there_after_leaving_and_after_a_refusal(people: People) -> None:

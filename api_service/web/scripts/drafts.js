@@ -71,12 +71,14 @@ function defaultOf(field) {
   return ([...field.options].find((option) => option.defaultSelected) ?? field.options[0])?.value;
 }
 
+const isChanged = ([, field]) => valueOf(field) !== defaultOf(field);
+
 function saveDrafts() {
   if (touched.size === 0) return;
   const drafts = readDrafts();
   for (const form of touched) {
     const { key, whole } = keyOf(form);
-    const changed = fieldsOf(form).filter(([, field]) => whole || valueOf(field) !== defaultOf(field));
+    const changed = fieldsOf(form).filter((named) => whole || isChanged(named));
     if (changed.length === 0) delete drafts[key];
     else drafts[key] = { at: Date.now(), user: document.body.dataset.user, fields: Object.fromEntries(changed.map(([name, field]) => [name, valueOf(field)])) };
   }
@@ -138,14 +140,17 @@ export function noteSent(form, submitter) {
   const action = actionOf(form);
   if (action === "/sign-out") dropDrafts();
   // A button with an address of its own only checks what was typed.
-  write(SENT, { key: keyOf(form).key, action, checked: submitter?.hasAttribute("formaction") ?? false });
+  const other = submitter?.getAttribute("formaction") ?? null;
+  write(SENT, { key: keyOf(form).key, action, to: other ?? action, checked: other !== null });
 }
 
-/** Whether this page is the answer to what was sent, and not one that was opened after no answer came. */
-function isAnswer(key) {
-  const [{ type }] = performance.getEntriesByType("navigation");
+/** Whether this page is the answer to what was sent, and not one that was opened after no answer came, or after one that
+ * was left before this script ran: what is accepted leads on, what is refused stands where it was sent to. */
+function isAnswer({ key, to }) {
+  const [{ type, redirectCount }] = performance.getEntriesByType("navigation");
   if (type === "reload") return `${location.pathname}${location.search}` !== pageOf(key);
-  return type === "navigate" && document.referrer.startsWith(`${location.origin}/`);
+  const led = redirectCount > 0 || location.pathname === new URL(to, location.href).pathname;
+  return type === "navigate" && led && document.referrer.startsWith(`${location.origin}/`);
 }
 
 /** Fill forms in with what was typed before, and keep what is typed. Returns the address that was sent to last. */
@@ -154,7 +159,7 @@ export function keepDrafts() {
   const sent = read(SENT);
   write(SENT, null);
   const drafts = readDrafts();
-  if (sent !== null && isAnswer(sent.key)) {
+  if (sent !== null && isAnswer(sent)) {
     if (refused !== undefined || sent.checked) keepRefused(sent.key, drafts);
     else if (user !== "") delete drafts[sent.key];
   }
@@ -165,6 +170,10 @@ export function keepDrafts() {
   for (const form of postForms()) {
     const { key, whole } = keyOf(form);
     if (!whole && key in drafts) fill(form, drafts[key]);
+    else if (fieldsOf(form).some(isChanged)) {
+      touched.add(form); // somebody was quicker than this script
+      askVerdict(form);
+    }
   }
   let timer = 0;
   document.addEventListener("input", ({ target, isTrusted }) => {
