@@ -1,4 +1,5 @@
-"""Large pages against the same pages with ten: Now with 1,000 nodes, and calendars of 80,000 bookings.
+"""Large pages against the same pages with ten: Now with 1,000 nodes, and calendars of 80,000 bookings. And the use of
+4,000 GPUs, of which no task of the browser's may be longer than 50 ms.
 
 Both of a pair are served at the same time, by API services of their own, and asked in turns over real HTTP, so whatever
 else the machine does falls on both. `server`: processor time of the API service for an answer after a change, which is
@@ -37,6 +38,7 @@ CALLS = 20
 LOADS = 5
 _WARM = 5
 _CALENDAR_NODES = 125
+_USED_NODES = 500
 _DAYS = 30
 
 # The cards have bookings of six hours, which follow each other with gaps: 80,000 are four weeks of 1,000 GPUs. They are
@@ -83,6 +85,16 @@ _DRAWN = """(selector) => new Promise((resolve) => {
 })"""
 
 
+# Tasks of less than the limit are not told.
+_TASK_LIMIT_MS = 50.0
+_NOTE_TASKS = """
+window.longest = 0;
+new PerformanceObserver((list) => list.getEntries().forEach(({ duration }) => {
+  window.longest = Math.max(window.longest, duration);
+})).observe({ type: "longtask", buffered: true });
+"""
+
+
 @dataclass
 class Served:
     """A site and what was measured of it: sums of a round."""
@@ -101,10 +113,12 @@ class Served:
 
 
 def measure() -> list[Figure]:
-    """Now, and calendars of forty people and of one."""
+    """Now, the use of GPUs, and calendars of forty people and of one."""
     with ExitStack() as stack:
         sites = [stack.enter_context(_site(nodes, HOLD, {})) for nodes in (FEW, MANY_NODES)]
         figures = asyncio.run(_compare("now_1000", sites, {"": "/now"}, "#cards article, #cards .cells a", CHANGE))
+    with _site(_USED_NODES, HOLD, {}) as site:
+        figures += asyncio.run(_tasks_figure(site))
     for name, owners in (("calendar_80000", 40), ("calendar_80000 of one owner", 1)):
         with ExitStack() as stack:
             sites = [
@@ -255,3 +269,27 @@ async def _load_figure(name: str, few: Served, many: Served, path: str, drawn: s
     detail = f"{least[1]:.0f} ms against {least[0]:.0f} ms"
     ratios = [after / before for before, after in rounds]
     return Figure(f"{name}, usable ÷ with {FEW}", "x", ratios, TARGET, at_least=False, detail=detail)
+
+
+async def _tasks_figure(site: tuple[str, str, str, psutil.Process]) -> list[Figure]:
+    """The least of a round: the machine may be busy with something else during a load, but not during each."""
+    async with AsyncExitStack() as stack:
+        browser = await _browser(stack)
+        if browser is None:
+            return []
+        served = await stack.enter_async_context(_served(site, browser))
+        assert served.page is not None
+        await served.page.context.add_init_script(_NOTE_TASKS)
+
+        async def longest() -> float:
+            assert served.page is not None
+            await served.page.goto(served.address.rstrip("/") + "/now?view=use", wait_until="commit")
+            await served.page.evaluate(_DRAWN, "#cards:not(:has(.later)) .cells")
+            return float(await served.page.evaluate("window.longest"))
+
+        await longest()
+        rounds = [min([await longest() for _ in range(LOADS)]) for _ in range(ROUNDS)]
+    detail = f"{min(rounds):.0f} ms; 0: all were shorter than the limit"
+    ratios = [taken / _TASK_LIMIT_MS for taken in rounds]
+    name = f"use_{_USED_NODES * CARDS_PER_NODE}, longest task ÷ {_TASK_LIMIT_MS:.0f} ms"
+    return [Figure(name, "x", ratios, 1.0, at_least=False, detail=detail)]
