@@ -90,7 +90,7 @@ async def test_what_a_stranger_sends_is_bounded_also_where_it_is_well_formed(run
         packet = (len(ignored) + padding + 1).to_bytes(4, "big") + bytes([padding]) + ignored + bytes(padding)
         writer.write(b"SSH-2.0-chatty\r\n" + packet * (HANDSHAKE_BYTES // len(packet) + 1))
         try:
-            await eventually(lambda: runtime.ssh.open == 0, 10)
+            await eventually(lambda: runtime.ssh.open == 0)
         finally:
             writer.close()
 

@@ -56,8 +56,8 @@ async def test_a_client_that_leaves_while_its_program_takes_no_input_is_noticed(
                     async with asyncio.timeout(0.2):
                         await socket.send(b"\0" + bytes(500_000))
             socket.transport.abort()
-        await eventually(lambda: not any("600" in words for words in _running_for(job)), 10)
-        await eventually(lambda: not connections.open, 10)
+        await eventually(lambda: not any("600" in words for words in _running_for(job)))
+        await eventually(lambda: not connections.open)
 
 
 def _running_for(job: str) -> list[list[str]]:
@@ -88,9 +88,9 @@ async def test_a_client_that_leaves_as_it_enters_leaves_nothing_behind(
         writer.transport.abort()
     async with enter(job, "exec", command=["true"]) as socket:
         assert (await results(socket))[2] == 0
-    await eventually(lambda: not connections.open, 10)
+    await eventually(lambda: not connections.open)
     if "tty" not in query:  # a terminal may be kept
-        await eventually(lambda: not any("600" in words for words in _running_for(job)), 8)
+        await eventually(lambda: not any("600" in words for words in _running_for(job)))
 
 
 async def test_a_client_that_reads_nothing_ends_with_its_right(
@@ -105,7 +105,7 @@ async def test_a_client_that_reads_nothing_ends_with_its_right(
         async with runtime.uow() as uow:
             await sql(uow, "UPDATE users SET disabled_at = now()")
         await connections.refresh()
-        await eventually(lambda: not connections.open, 10)
+        await eventually(lambda: not connections.open)
         socket.transport.abort()
 
 
@@ -169,7 +169,7 @@ async def test_a_right_that_is_withdrawn_hangs_a_terminal_up(
         assert "your access was withdrawn" in str((await results(socket))[2])
         await socket.wait_closed()
         assert socket.close_code == 1008
-    await eventually(hung_up.exists, 10)
+    await eventually(hung_up.exists)
 
 
 async def test_a_session_does_not_end_because_its_server_was_killed(job: str, runtime: Runtime, people: People) -> None:

@@ -60,7 +60,7 @@ async def test_a_program_that_reads_nothing_is_hung_up_when_it_is_left(world: Cl
     async def is_over() -> bool:
         return (await ran(world, pod, sh('kill -0 "$1"', reader.text.strip())))[2].exit_code != 0
 
-    await eventually(is_over, 10)
+    await eventually(is_over)
 
 
 async def test_a_connection_that_breaks_is_no_end_of_the_program(world: ClusterWorld, kubelet: Kubelet) -> None:

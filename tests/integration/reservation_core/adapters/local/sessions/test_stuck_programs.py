@@ -53,7 +53,7 @@ async def _rests(process: psutil.Process) -> None:
 async def test_a_terminal_whose_program_takes_no_input_ends_with_its_user(world: ClusterWorld, pod: PodName) -> None:
     program, process = await _stuck(world, pod)
     await program.close()
-    await eventually(lambda: _is_over(process), 10)
+    await eventually(lambda: _is_over(process))
 
 
 async def test_a_terminal_goes_on_for_others_while_its_program_takes_no_input(
@@ -67,7 +67,7 @@ async def test_a_terminal_goes_on_for_others_while_its_program_takes_no_input(
     await second.resize(TerminalSize(100, 30))
     assert not _is_over(process)
     await second.close()
-    await eventually(lambda: _is_over(process), 10)
+    await eventually(lambda: _is_over(process))
 
 
 async def test_one_who_broke_off_while_the_program_took_no_input_does_not_keep_it(
@@ -81,7 +81,7 @@ async def test_one_who_broke_off_while_the_program_took_no_input_does_not_keep_i
     await _rests(keeper)
     assert not _is_over(process)
     await second.close()
-    await eventually(lambda: _is_over(process), 10)
+    await eventually(lambda: _is_over(process))
 
 
 async def test_input_that_waits_is_typed_after_its_user_broke_off(world: ClusterWorld, pod: PodName) -> None:

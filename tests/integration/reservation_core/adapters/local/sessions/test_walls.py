@@ -55,7 +55,7 @@ async def test_programs_end_with_a_pod_that_has_no_command(world: ClusterWorld, 
         await Reader(program).has("ready")
         processes = [psutil.Process(int(number)) for number in Path(file).read_text().split()]
         await world.cluster.delete_pod(str(spec.name), timedelta(0))
-        await eventually(lambda: not any(process.is_running() for process in processes), 10)
+        await eventually(lambda: not any(process.is_running() for process in processes))
 
 
 async def test_a_slow_reader_of_a_terminal_makes_the_program_wait(world: ClusterWorld) -> None:
