@@ -2,7 +2,9 @@
 
 from tests.mutants.mutant import Mutant
 
-SAMPLER = "reservation_core/adapters/local/gpu_use/nvml_sampler.py"
+ANSWERS = "reservation_core/adapters/local/gpu_use/nvml_answers.py"
+INSTANCES = "reservation_core/adapters/local/gpu_use/mig_instances.py"
+XID_EVENTS = "reservation_core/adapters/local/gpu_use/xid_events.py"
 CALLS = "reservation_core/adapters/local/gpu_use/bounded_calls.py"
 STORE = "reservation_core/adapters/postgres/gpu_use/gpu_use.py"
 STORING = "reservation_core/usecases/gpu_use/store_samples.py"
@@ -25,6 +27,7 @@ OF_HISTORIES = "tests/unit/reservation_core/domain/gpu_use/test_idle_histories.p
 OF_IDLE_JOBS = "tests/unit/reservation_core/domain/jobs/test_idle_jobs.py"
 OF_WATCH = "tests/integration/reservation_core/usecases/gpu_use/test_watch_idle.py"
 OF_SAMPLER = "tests/unit/reservation_core/adapters/local/gpu_use/test_nvml_sampler.py"
+OF_INSTANCES = "tests/unit/reservation_core/adapters/local/gpu_use/test_mig_instances.py"
 OF_STORE = "tests/integration/reservation_core/adapters/postgres/gpu_use/test_gpu_use.py"
 
 USE_OF_GPUS = (
@@ -39,10 +42,34 @@ USE_OF_GPUS = (
     Mutant(
         "what the driver does not say is zero",
         "A value that the driver does not give is unknown, not zero",
-        SAMPLER,
-        "            if problem.value in self._not_known():\n                return None\n",
-        "            if problem.value in self._not_known():\n                return 0  # type: ignore[return-value]\n",
+        ANSWERS,
+        "        if problem.value in _not_known(nvml):\n            return None\n",
+        "        if problem.value in _not_known(nvml):\n            return 0  # type: ignore[return-value]\n",
         (f"{OF_SAMPLER}::test_values_that_the_driver_does_not_give_are_unknown",),
+    ),
+    Mutant(
+        "counters that say nothing say idle",
+        "The use of a MIG instance without counters is unknown, not zero",
+        INSTANCES,
+        "or metric.value < 0:\n            return None",
+        "or metric.value < 0:\n            return 0.0",
+        (f"{OF_INSTANCES}::test_what_is_no_number_is_no_use",),
+    ),
+    Mutant(
+        "a MIG instance that fails takes the samples of others",
+        "A MIG instance that does not answer takes no sample from others",
+        INSTANCES,
+        "                found[number] = problem\n",
+        "                raise\n",
+        (f"{OF_INSTANCES}::test_an_instance_that_fails_takes_no_sample_from_the_others",),
+    ),
+    Mutant(
+        "an Xid error is lost with a look",
+        "An Xid error that comes with a failed look is told by the next",
+        XID_EVENTS,
+        "        if self._events is None:\n",
+        "        self._xids.clear()\n        if self._events is None:\n",
+        (f"{OF_INSTANCES}::test_an_xid_that_comes_with_a_failed_look_is_told_by_the_next",),
     ),
     Mutant(
         "a hanging driver gets another thread each time",

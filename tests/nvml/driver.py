@@ -11,7 +11,7 @@ import pytest
 
 
 def build(folder: Path, *flags: str) -> Path:
-    """Build the library; `-DHEALTH` adds ECC errors, clocks and throttling."""
+    """Build the library. `-DHEALTH` adds ECC errors, clocks and throttling, `-DMIG` instances, `-DGPM` counters."""
     library = folder / "libnvidia-ml.so.1"
     source = Path(__file__).with_name("nvml.c")
     subprocess.run(["cc", "-Wall", "-Werror", "-shared", "-fPIC", *flags, "-o", library, source], check=True)
@@ -46,6 +46,10 @@ class Driver:
 
     def put(self, name: str, gpu: int, value: int) -> None:
         (ctypes.c_int * 2).in_dll(self._library, name)[gpu] = value
+
+    def put_instance(self, name: str, place: int, value: int) -> None:
+        """Set a variable of the instances at a place, 0 or 2."""
+        (ctypes.c_int * 3).in_dll(self._library, name)[place] = value
 
     def hang(self, gpu: int, value: int = 1) -> None:
         self.put("hangs", gpu, value)

@@ -41,6 +41,14 @@ class QuarantineRule:
     window: timedelta
 
 
+def worse_xid(before: int | None, xid: int) -> int:
+    """Which of two Xid errors to keep: the later one, but one of the GPU's own before one that a program caused.
+
+    A fault of the GPU also ends its programs, which the driver reports after it.
+    """
+    return xid if before is None or xid not in PROGRAM_XIDS or before in PROGRAM_XIDS else before
+
+
 def quarantine_reason(errors: Iterable[GpuError], rule: QuarantineRule, now: datetime) -> str | None:
     """Why a GPU is to be quarantined; None where its errors are too few."""
     firsts = _occasions(error for error in errors if now - rule.window < error.at <= now and error.is_gpus_own)

@@ -182,6 +182,25 @@ async def test_errors_that_repeat_quarantine_a_gpu_and_the_right_people_are_noti
     assert await health.watch.look() == HealthReport()
 
 
+async def test_a_faulty_gpu_in_mig_mode_takes_its_instances_out_of_use(
+    health: Health, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "mig"
+    folder.mkdir()
+    with in_place(build(folder, "-DHEALTH", "-DMIG"), monkeypatch) as driver:
+        driver.set("count", 1)
+        driver.put("mig_mode", 0, 1)
+        health.driver = driver
+        await health.world.sql(
+            "UPDATE gpus SET uuid = 'MIG-test-0-' || 2 * index FROM nodes n WHERE n.id = node_id AND n.name = 'a'"
+        )
+        await health.pass_minutes(1)
+        for _ in range(3):
+            await health.pass_minutes(5, xids=(OFF_THE_BUS, 0))
+        assert await health.watch.look() == HealthReport(quarantined=["a/0", "a/1"])
+    assert await health.value("SELECT count(DISTINCT gpu_id) FROM gpu_samples WHERE utilisation IS NULL") == 2
+
+
 PEOPLE = [("root", Role.ADMIN), ("bob", Role.USER), ("alice", Role.USER)]
 
 

@@ -159,6 +159,27 @@ async def test_a_gpu_without_samples_is_in_use(world: World, use: Use, lost: dic
     assert await use.look() == NOTHING
 
 
+@pytest.mark.parametrize("named", [("a0",), ("a0", "a1")])
+async def test_a_gpu_whose_samples_do_not_tell_its_use_is_in_use(
+    world: World, use: Use, named: tuple[str, ...]
+) -> None:
+    await rule(world)
+    await world.ran(gpus=2)
+    await use.pass_minutes(20, **dict.fromkeys(named))
+    for name in named:  # as of a MIG instance without counters: there are samples, of its memory alone
+        await world.sql(
+            "INSERT INTO gpu_samples (at, gpu_id, memory_kib, xid) SELECT at, g.id, 7, 0 FROM gpus g"
+            " JOIN nodes n ON n.id = g.node_id AND n.name || g.index = :name CROSS JOIN generate_series("
+            "CAST(:start AS timestamptz), :now, interval '10 s') AS at",
+            name=name,
+            start=world.clock.now() - 20 * MINUTE,
+            now=world.clock.now(),
+        )
+    for _ in range(3):
+        assert await use.look() == NOTHING
+        world.clock.go_on(MINUTE)
+
+
 async def test_late_samples_are_no_idleness(world: World, use: Use) -> None:
     await rule(world)
     await world.ran()

@@ -121,6 +121,7 @@ def _sampled(chance: random.Random, truth: list[float], ends_s: int, node_steps:
     lost = chance.choice([0.0, 0.0, 0.0, 0.0, 0.02, 0.3])
     late = chance.choice([0.0, 0.0, 0.1])
     outage_s = chance.choice([0, 0, 0, chance.randrange(ends_s)])
+    unknown = chance.choice([0.0, 0.0, 0.0, 0.1, 1.0])
     jitter = chance.choice([0, 0, 3])
     samples: list[Sample] = []
     for slot, utilisation in enumerate(truth):
@@ -132,5 +133,6 @@ def _sampled(chance: random.Random, truth: list[float], ends_s: int, node_steps:
         if outage_s and outage_s <= real < outage_s + 400:
             seen = max(seen, outage_s + 400)
         at = real + off + (chance.randrange(-jitter, jitter + 1) if jitter else 0)
-        samples.append((at, None if real in silent else utilisation, seen))
+        says_nothing = real in silent or (unknown and chance.random() < unknown)
+        samples.append((at, None if says_nothing else utilisation, seen))
     return samples

@@ -108,7 +108,7 @@ class Oracle:
         total = 0.0
         for uses in minutes.values():
             known = [use for use in uses if use is not None]
-            missing = max(0, FULL - len(uses)) if known else FULL
+            missing = max(0, FULL - len(known))
             total += (missing + (FULL - missing) * (sum(known) / len(known) if known else 1)) / FULL
         return total / len(minutes)
 
@@ -189,7 +189,10 @@ def points(samples: Sequence[Sample], since: int, now: int, real: int) -> list[U
     for at, use, seen in samples:
         if since <= at < now and seen <= real:
             minutes.setdefault(at - at % MINUTE_S, []).append(use)
-    return [UsePoint(moment(minute), len(uses), utilisation=level(uses)) for minute, uses in minutes.items()]
+    return [
+        UsePoint(moment(minute), len(uses), utilisation=level(uses), unknown=sum(use is None for use in uses))
+        for minute, uses in minutes.items()
+    ]
 
 
 def fresh_gpus(history: History, window: IdleWindow, warning: IdleWarning | None, now: int, real: int) -> set[int]:
