@@ -52,7 +52,7 @@ class InstanceCounters:
             for instance in instances:
                 if (counters := self._counters(handle, instance)) is not None:
                     self._read[instance] = (now, counters)
-        found = {}
+        found: dict[int, float] = {}
         for instance, (read_at, earlier) in before.items():
             now, counters = self._read.get(instance, (0.0, None))
             if counters is not None and now - read_at <= _LONGEST_S:
