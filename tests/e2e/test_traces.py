@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
@@ -129,19 +130,49 @@ async def test_each_attempt_of_a_job_has_its_wait_in_the_trace(traced: Callable[
     assert [span.parent_span_id for span in waits] == [spans["submit job", None].span_id] * 2
 
 
+def play_cancelled(system: SystemProcess) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A job is cancelled that got no GPUs, and one that got GPUs and no pods."""
+    with system.start() as http:
+        holder = system.submit(http, 4, "sleep", "300")
+        eventually_sync(lambda: http.get(f"/v1/jobs/{holder}").json()["status"] == "running")
+        waiting = system.submit(http, 4, "true")
+        http.post(f"/v1/jobs/{waiting}/cancel").raise_for_status()
+        shown: dict[str, Any] = http.get(f"/v1/jobs/{waiting}").json()
+        http.post(f"/v1/jobs/{holder}/cancel").raise_for_status()
+        ended(http, holder)
+        return shown, cancel_without_folder(system, http)
+
+
+async def test_a_wait_that_led_to_no_pods_is_in_the_trace(traced: Callable[[str], SystemProcess]) -> None:
+    async with receiving() as receiver:
+        jobs = await asyncio.to_thread(play_cancelled, traced(receiver.url("/v1/traces")))
+        await eventually(lambda: all(len(spans_of(receiver, job["trace_id"])) == 2 for job in jobs))
+        for job, gpus in zip(jobs, (None, 1), strict=True):
+            spans = spans_of(receiver, job["trace_id"])
+            assert {*spans} == {*NAMES[:2]}
+            wait = spans["wait for GPUs"]
+            assert wait.start_time_unix_nano == spans["submit job"].start_time_unix_nano <= wait.end_time_unix_nano
+            assert attributes(wait).get("gpu_dev.gpus") == gpus
+            assert wait.status.message == ("The job was cancelled." if gpus is None else "")
+
+
 def play_without_folder(system: SystemProcess) -> dict[str, Any]:
     """A job is asked for whose disk has no folder, and is then cancelled."""
     with system.start() as http:
-        http.post("/v1/disks", json={"name": "data", "size": "1Mi"}).raise_for_status()
-        eventually_sync(lambda: http.get("/v1/disks/data").json()["state"] == "ready")
-        [folder] = (system.home / "disks").iterdir()
-        folder.rmdir()
-        body = {"gpus": 1, "duration": 300, "workload": {"command": ["true"]}, "disks": [{"name": "data"}]}
-        job: str = http.post("/v1/jobs", json=body).raise_for_status().json()["id"]
-        eventually_sync(lambda: "a message is not due yet" in system.log)
-        http.post(f"/v1/jobs/{job}/cancel").raise_for_status()
-        shown: dict[str, Any] = ended(http, job)
-    return shown
+        return cancel_without_folder(system, http)
+
+
+def cancel_without_folder(system: SystemProcess, http: httpx.Client) -> dict[str, Any]:
+    """Cancel a job that has its GPUs, but no pods for want of its disk's folder."""
+    http.post("/v1/disks", json={"name": "data", "size": "1Mi"}).raise_for_status()
+    eventually_sync(lambda: http.get("/v1/disks/data").json()["state"] == "ready")
+    [folder] = (system.home / "disks").iterdir()
+    folder.rmdir()
+    body = {"gpus": 1, "duration": 300, "workload": {"command": ["true"]}, "disks": [{"name": "data"}]}
+    job: str = http.post("/v1/jobs", json=body).raise_for_status().json()["id"]
+    eventually_sync(lambda: "a message is not due yet" in system.log)
+    http.post(f"/v1/jobs/{job}/cancel").raise_for_status()
+    return ended(http, job)
 
 
 def test_log_lines_that_name_a_job_name_its_trace(traced: Callable[[str], SystemProcess]) -> None:

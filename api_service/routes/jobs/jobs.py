@@ -48,7 +48,7 @@ from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.dependencies import known_dependencies, submit_dependent
 from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.jobs.job_files import use_folder
-from reservation_core.usecases.jobs.job_traces import add_submission, begin_trace
+from reservation_core.usecases.jobs.job_traces import add_cancelled_waits, add_submission, begin_trace
 from reservation_core.usecases.jobs.keep import keep
 from reservation_core.usecases.jobs.submit import prepare, project_within, submit_on_budget
 from reservation_core.usecases.jobs.visible_jobs import no_such_job, view_visible, visible_user
@@ -213,10 +213,15 @@ async def cancel_job(request: Request, services: Served, caller: Caller, job_id:
     expected = expected_version(request)
     now = services.runtime.clock.now()
 
-    async def act(uow: UnitOfWork) -> JobView:
-        return await cancel(uow, caller, job_id, expected, now)
+    done: list[JobView] = []
 
-    return await _change(request, services, caller, b"", act)
+    async def act(uow: UnitOfWork) -> JobView:
+        done[:] = [await cancel(uow, caller, job_id, expected, now)]
+        return done[0]
+
+    response = await _change(request, services, caller, b"", act)
+    add_cancelled_waits(services.runtime.traces, (view.reservation for view in done), now)
+    return response
 
 
 @router.post(

@@ -25,18 +25,23 @@ class CreationSpans:
         error: str | None = None,
     ) -> None:
         """Add the wait for GPUs that this attempt has ended, and the creation of its pods on them."""
+        self.add_wait(job, gpus)
+        if self.traces is not None and job.trace is not None:
+            attempt = {"gpu_dev.attempt": job.attempt}
+            self.traces.add(Span("create pods", job.id, job.trace, begun, ended, attempt, error))
+
+    def add_wait(self, job: Reservation, gpus: Sequence[AllocatedGpu]) -> None:
+        """Add the wait alone, of an attempt that ended before its pods were created."""
         if self.traces is None or job.trace is None:
             return
-        attempt: dict[str, str | int] = {"gpu_dev.attempt": job.attempt}
         waits_from = job.created_at if job.attempt == 1 else self.waits_from.get(job.id)
         if waits_from is not None and gpus:
             placed: dict[str, str | int] = {
-                **attempt,
+                "gpu_dev.attempt": job.attempt,
                 "gpu_dev.nodes": ",".join(sorted({gpu.node for gpu in gpus})),
                 "gpu_dev.gpus": len(gpus),
             }
             self.traces.add(Span("wait for GPUs", job.id, job.trace, waits_from, gpus[0].starts_at, placed))
-        self.traces.add(Span("create pods", job.id, job.trace, begun, ended, attempt, error))
 
 
 async def read_creations(uow: UnitOfWork, traces: Traces | None, jobs: Iterable[Reservation]) -> CreationSpans:

@@ -16,7 +16,15 @@ from reservation_core.domain.changes import Event, PodsGone, PodsRunning, StartD
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.jobs.observation import began, event_of
 from reservation_core.domain.jobs.preemption import is_preempted
-from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, Reason, ReasonCode, Reservation
+from reservation_core.domain.model import (
+    FINAL_STATUSES,
+    JobStatus,
+    PodPhase,
+    PodStatus,
+    Reason,
+    ReasonCode,
+    Reservation,
+)
 from reservation_core.domain.pods.pod_environment import last_end, pod_names, pod_specs
 from reservation_core.domain.sessions.job_tokens import JobAccess
 from reservation_core.domain.sessions.secret_uses import PodSecret
@@ -132,11 +140,16 @@ async def _create(
     rules: LaunchRules,
     traces: Traces | None,
 ) -> None:
-    if reservation.status is not JobStatus.STARTING:
+    is_over = reservation.status is JobStatus.ENDING or reservation.status in FINAL_STATUSES
+    never_ran = is_over and reservation.started_at is None and traces is not None
+    if reservation.status is not JobStatus.STARTING and not never_ran:
         return
     async with held.work(one_statement=True) as uow:
         allocations = (await uow.reservations.allocations([reservation.id])).get(reservation.id, ())
         spans = await read_creations(uow, traces, [reservation])
+    if never_ran:
+        spans.add_wait(reservation, allocations)
+        return
     begun = clock.now()
     if any(gpu.claimed_by is not None for gpu in allocations):
         await _change(held, reservation.id, StartFailed(_CLAIMED, rules.max_starts), clock)
