@@ -81,7 +81,9 @@ class TakenXids:
     def take(self, told: Sequence[ToldSample], at: datetime, node: str) -> list[GpuSample]:
         """The samples of an answer as of `at`, and with their own times those of Xid errors that were not taken yet."""
         samples: list[GpuSample] = [
-            replace(sample, at=at, node=node, earlier_xids=()) for sample in told if sample.is_sample
+            replace(sample, at=at, node=node, xid=self._new_xid(sample), earlier_xids=())
+            for sample in told
+            if sample.is_sample
         ]
         samples += [
             GpuSample(sample.uuid, (at - timedelta(seconds=one.age_s)).replace(microsecond=0), xid=one.xid, node=node)
@@ -93,3 +95,7 @@ class TakenXids:
         # No more than the agent tells again.
         self._taken = frozenset(numbers | {sample.xid_number for sample in told if sample.xid_number is not None})
         return samples
+
+    def _new_xid(self, sample: ToldSample) -> int | None:
+        """The Xid error of a sample; None where it was taken already, as from an answer that was given again."""
+        return None if sample.xid_number is not None and sample.xid_number in self._taken else sample.xid

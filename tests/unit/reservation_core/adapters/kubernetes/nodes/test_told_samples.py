@@ -71,6 +71,18 @@ def test_a_gpu_without_a_sample_has_its_errors_alone() -> None:
     assert leader.take(told, AT, "node") == [GpuSample("GPU-0", at(-20), xid=79, node="node")]
 
 
+def test_an_answer_that_is_given_again_has_no_new_error() -> None:
+    told = XidMemory().told([GpuSample("GPU-0", AT, 0.5, xid=79)], AT, BOOT_S)
+    leader = TakenXids()
+    assert [sample.xid for _ in range(2) for sample in leader.take(told, AT, "node")] == [79, None]
+
+
+def test_errors_of_an_agent_of_before_have_no_number_and_are_taken() -> None:
+    told = [ToldSample("GPU-0", AT, 0.5, xid=79)]
+    leader = TakenXids()
+    assert [sample.xid for _ in range(2) for sample in leader.take(told, AT, "node")] == [79, 79]
+
+
 def test_a_leader_of_before_takes_no_error_twice() -> None:
     agent = XidMemory()
     agent.told([GpuSample("GPU-0", AT, 0.5, xid=79)], AT, BOOT_S)
