@@ -118,8 +118,8 @@ FLOWS = (
         "a late create",
         "No pod is created for a job that is not starting any more",
         CODE + "running/perform_pod_operations.py",
-        "    if reservation.status is not JobStatus.STARTING:\n        return\n    async with held.work",
-        "    async with held.work",
+        "        await _add_wait(held, reservation, traces)\n        return\n",
+        "        await _add_wait(held, reservation, traces)\n",
         (
             USECASES
             + "running/test_perform_pod_operations.py::test_a_create_that_comes_after_the_cancel_creates_nothing",

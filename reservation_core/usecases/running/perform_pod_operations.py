@@ -140,16 +140,12 @@ async def _create(
     rules: LaunchRules,
     traces: Traces | None,
 ) -> None:
-    is_over = reservation.status is JobStatus.ENDING or reservation.status in FINAL_STATUSES
-    never_ran = is_over and reservation.started_at is None and traces is not None
-    if reservation.status is not JobStatus.STARTING and not never_ran:
+    if reservation.status is not JobStatus.STARTING:
+        await _add_wait(held, reservation, traces)
         return
     async with held.work(one_statement=True) as uow:
         allocations = (await uow.reservations.allocations([reservation.id])).get(reservation.id, ())
         spans = await read_creations(uow, traces, [reservation])
-    if never_ran:
-        spans.add_wait(reservation, allocations)
-        return
     begun = clock.now()
     if any(gpu.claimed_by is not None for gpu in allocations):
         await _change(held, reservation.id, StartFailed(_CLAIMED, rules.max_starts), clock)
@@ -184,6 +180,17 @@ async def _create(
         raise MessageNotDueError(refusal.reason.detail, rules.not_now_pause) from refusal
     else:
         spans.add(reservation, allocations, begun, clock.now())
+
+
+async def _add_wait(held: HeldPods, reservation: Reservation, traces: Traces | None) -> None:
+    """Add the wait of a job that ended before its pods were created, which nothing else adds."""
+    is_over = reservation.status is JobStatus.ENDING or reservation.status in FINAL_STATUSES
+    if traces is None or reservation.trace is None or reservation.started_at is not None or not is_over:
+        return
+    async with held.work(one_statement=True) as uow:
+        allocations = (await uow.reservations.allocations([reservation.id])).get(reservation.id, ())
+        spans = await read_creations(uow, traces, [reservation])
+    spans.add_wait(reservation, allocations)
 
 
 async def _read_secrets(
