@@ -5,10 +5,9 @@ booking are free of the booking's other jobs, for as long as there is left. It g
 for more than these GPUs are.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TypeVar
 
 from reservation_core.domain.calendar import FOREVER, Row, to_micros, to_moment
 from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy
@@ -25,11 +24,13 @@ from reservation_core.domain.request_terms import UNSAID
 _BEFORE = "before the booking"
 _FORMER = "former slot of "
 
-_Placed = TypeVar("_Placed", Start, PlannedSlot)
-
 
 class BookingPool:
-    """The picture of one booking: made anew whenever something in it changes, for it is small."""
+    """The picture of one booking, kept up to date; made anew when something about its GPUs changes.
+
+    The slot of a `_former` job is on a node that has become too small. It stays in the picture, under another name and
+    as nobody's, until the job is placed anew, or is found to have no other place.
+    """
 
     def __init__(self, booking_id: str, policy: PlacementPolicy = DEFAULT_POLICY) -> None:
         self.booking_id = booking_id
@@ -40,9 +41,11 @@ class BookingPool:
         self.slots_wanted = True
         self._look_again_at = FOREVER
         self._picture: Picture | None = None
+        self._whole: list[Node] = []
+        self._part: list[Node] = []
         self._end = datetime.max.replace(tzinfo=UTC)
-        self._too_greedy: set[str] = set()
         self._former: set[str] = set()
+        self._freed = False
 
     @property
     def empty(self) -> bool:
@@ -60,18 +63,20 @@ class BookingPool:
             self.waiting[reservation_id] = waiting
         if rows:
             self.rows[reservation_id] = rows
-        self.forget()
+        self.changed = self.slots_wanted = True
+        if self._picture is not None:
+            self._draw(self._picture, reservation_id)
 
     def forget(self) -> None:
         """Look at it anew: something about its GPUs has changed."""
-        self.changed = True
-        self.slots_wanted = True
+        self.changed = self.slots_wanted = True
         self._picture = None
 
     def note_time(self, now: int) -> None:
         """Look again when a time was reached at which something in it begins or ends."""
         if now >= self._look_again_at:
-            self.forget()
+            self.changed = self.slots_wanted = True
+            self._look_again_at = FOREVER
 
     def take_picture(
         self, nodes: Iterable[Node], own: Sequence[tuple[int, Row]], holds: Iterable[tuple[int, Row]], now: datetime
@@ -80,110 +85,112 @@ class BookingPool:
 
         None when the booking has no GPUs, or is over.
         """
-        if self._picture is not None:
+        if self._picture is not None and now < self._end:
             return self._picture
-        at = to_micros(now)
-        self._look_again_at = FOREVER
+        self._picture = None
         if not own:
             return None
         cards = dict(own)
         self._end = to_moment(max(row[1] for row in cards.values()))
         if self._end <= now:
             return None
-        whole = [node for node in nodes if any(gpu.id in cards for gpu in node.gpus)]
-        part = [replace(node, gpus=tuple(gpu for gpu in node.gpus if gpu.id in cards)) for node in whole]
-        waiting, rows = self._within_shares(whole, part)
-        for gpu_id, (start, _, _, _) in cards.items():
-            if start > at:
-                rows.append(Commitment(_BEFORE, gpu_id, now, to_moment(start), False))
+        self._whole = [node for node in nodes if any(gpu.id in cards for gpu in node.gpus)]
+        self._part = [replace(node, gpus=tuple(gpu for gpu in node.gpus if gpu.id in cards)) for node in self._whole]
+        rows = [
+            Commitment(_BEFORE, gpu_id, now, to_moment(start), False)
+            for gpu_id, (start, _, _, _) in cards.items()
+            if start > to_micros(now)
+        ]
         rows += [
             Commitment(owner, gpu_id, to_moment(start), to_moment(end), True)
             for gpu_id, (start, end, _, owner) in holds
             if owner not in self.rows
         ]
-        edges = [to_micros(edge) for row in rows for edge in (row.start, row.end)]
-        self._look_again_at = min((edge for edge in [*edges, to_micros(self._end)] if edge > at), default=FOREVER)
-        types = frozenset(job.gpu_type for job in self.waiting.values())
-        snapshot = PlanningSnapshot(tuple(part), tuple(rows), tuple(waiting), types)
-        self._picture = Picture(snapshot, self._policy)
+        snapshot = PlanningSnapshot(tuple(self._part), tuple(rows), (), frozenset())
+        self._picture = Picture(snapshot, self._policy, until=to_micros(self._end))
+        self._former.clear()
+        for reservation_id in {**self.rows, **self.waiting}:
+            self._draw(self._picture, reservation_id)
         return self._picture
 
-    def _within_shares(self, whole: Sequence[Node], part: Sequence[Node]) -> tuple[list[Waiting], list[Commitment]]:
-        """The waiting jobs that can be placed, without their amounts, and all rows of jobs.
+    def _draw(self, picture: Picture, reservation_id: str) -> None:
+        """Put one of its jobs into the picture, without its amounts: among those that wait if it can be placed."""
+        job, rows = self.waiting.get(reservation_id), self.rows.get(reservation_id, ())
+        small = frozenset() if job is None else too_small(job, self._whole)
+        able = None if job is None else placeable(job, small, self._part)
+        too_few = {gpu.id for node in self._part if node.name in small for gpu in node.gpus}
+        self._freed = self._freed or reservation_id in picture.ledger.by_reservation
+        self._free_former(picture, reservation_id)
+        if any(row.planned and row.gpu_id in too_few for row in rows):
+            name = _FORMER + reservation_id
+            picture.set_reservation(name, None, [replace(row, reservation_id=name, planned=False) for row in rows])
+            self._former.add(reservation_id)
+            rows = ()
+        picture.set_reservation(reservation_id, able, rows)
 
-        A slot on a node that has become too small is nobody's: its job is placed anew.
-        """
-        node_of = {gpu.id: node.name for node in part for gpu in node.gpus}
-        waiting: list[Waiting] = []
-        self._too_greedy, self._former = set(), set()
-        for job in self.waiting.values():
-            small = too_small(job, whole)
-            able = placeable(job, small, part)
-            if able is None:
-                self._too_greedy.add(job.id)
-            else:
-                waiting.append(able)
-            if small and any(row.planned and node_of.get(row.gpu_id) in small for row in self.rows.get(job.id, ())):
-                self._former.add(job.id)
-        rows = [
-            replace(row, reservation_id=_FORMER + owner, planned=False)
-            if row.planned and owner in self._former
-            else row
-            for owner, its in self.rows.items()
-            for row in its
-        ]
-        return waiting, rows
+    def _free_former(self, picture: Picture, job_id: str) -> None:
+        if job_id in self._former:
+            self._former.remove(job_id)
+            picture.set_reservation(_FORMER + job_id, None, ())
+
+    def _note(self, picture: Picture, placed: Start | PlannedSlot, *, held: bool) -> None:
+        """Note the rows of a job that was placed, or lost its place."""
+        span = placed.start, placed.end
+        self._freed = self.rows.pop(placed.id, None) is not None or self._freed
+        if placed.gpus:
+            self.rows[placed.id] = tuple(
+                Commitment(placed.id, gpu.gpu_id, *span, held, planned=not held, booking_id=self.booking_id)
+                for gpu in placed.gpus
+            )
+        self._free_former(picture, placed.id)
 
     def plan_starts(self, picture: Picture | None, now: datetime, limit: int) -> list[Start]:
         """Decide which jobs start now, and note their starts here, too."""
-        starts = [] if picture is None else [self._cut(start) for start in plan_starts(picture, now, limit)]
-        starts = [replace(start, had_slot=self._has_slot(start.id)) for start in starts]
-        for start in starts:
-            del self.waiting[start.id]
-            self.rows[start.id] = tuple(
-                Commitment(start.id, gpu.gpu_id, start.start, start.end, True, booking_id=self.booking_id)
-                for gpu in start.gpus
-            )
-        if len(starts) < limit:
+        if picture is None:
             self.changed = False
+            return []
+        starts = []
+        for job_start in plan_starts(picture, now, limit):
+            had_slot = any(row.planned for row in self.rows.get(job_start.id, ()))
+            starts.append(replace(job_start, had_slot=had_slot))
+            del self.waiting[job_start.id]
+            self._note(picture, job_start, held=True)
+        self.changed = len(starts) == limit
+        self._await(picture)
         return starts
 
-    def plan_slots(self, picture: Picture | None, now: datetime, limit: int) -> list[PlannedSlot]:
-        """Slots for the jobs that wait in it; none for a job that could start only when it is over."""
-        slots: list[PlannedSlot] = []
+    def plan_slots(
+        self, picture: Picture | None, now: datetime, limit: int, enough: Callable[[], bool]
+    ) -> list[PlannedSlot]:
+        """Slots for the jobs that wait in it; none for a job that could start only when it is over.
+
+        After all had their turn, those without a slot have another if something was given back meanwhile.
+        """
         self.slots_wanted = False
         if picture is None:
-            return slots
-        plan = plan_slots(picture, now, len(self.waiting), limit)
-        for job_slot in plan.slots:
-            if job_slot.start < self._end or not job_slot.gpus:
-                slot = self._cut(job_slot)
-                slots.append(slot)
-                self.rows[slot.id] = tuple(
-                    Commitment(slot.id, g.gpu_id, slot.start, slot.end, False, planned=True, booking_id=self.booking_id)
-                    for g in slot.gpus
-                )
-        self.slots_wanted = plan.more
-        edges = [to_micros(free_slot.start) for free_slot in slots if free_slot.gpus]
-        self._look_again_at = min([self._look_again_at, *edges])
-        if self._former and not plan.more:
-            slots += self._drop_former({slot.id for slot in slots}, now)
-        return slots
+            return []
+        plan = plan_slots(picture, now, len(self.waiting), limit, enough)
+        for slot in plan.slots:
+            self._note(picture, slot, held=False)
+        given_up = [] if plan.more else [self._give_up(picture, job_id, now) for job_id in sorted(self._former)]
+        if self._freed and not plan.more:
+            picture.queue.release_all()
+            self._freed = False
+        # Those that can start go first.
+        self.changed = self.slots_wanted = plan.more or bool(picture.pools.dirty or picture.queue.arrivals)
+        self._await(picture)
+        return plan.slots + given_up
 
-    def _drop_former(self, placed: set[str], now: datetime) -> list[PlannedSlot]:
-        """The end of slots on nodes that have become too small, of jobs that are not placed anew."""
-        jobs = [self.waiting[job_id] for job_id in sorted(self._former - placed) if job_id in self.waiting]
-        for job in jobs:
-            self.rows[job.id] = ()
-        self.forget()  # the places that they leave are free for others
-        reasons = {job.id: share_too_small(self.booking_id, job.share or UNSAID).detail for job in jobs}
-        return [PlannedSlot(job.id, now, now, (), job.version, self.booking_id, reasons[job.id]) for job in jobs]
+    def _give_up(self, picture: Picture, job_id: str, now: datetime) -> PlannedSlot:
+        """The end of a slot on nodes that have become too small, of a job that is not placed anew."""
+        job = self.waiting[job_id]
+        because = share_too_small(self.booking_id, job.share or UNSAID).detail
+        slot = PlannedSlot(job.id, now, now, (), job.version, self.booking_id, because)
+        self._note(picture, slot, held=False)
+        return slot
 
-    def _has_slot(self, job_id: str) -> bool:
-        return any(row.planned for row in self.rows.get(job_id, ()))
-
-    def _cut(self, placed: _Placed) -> _Placed:
-        return replace(placed, end=min(placed.end, self._end), booking_id=self.booking_id)
+    def _await(self, picture: Picture) -> None:
+        self._look_again_at = min(picture.ledger.next_edge, to_micros(self._end))
 
     def estimate_waits(self, picture: Picture | None, now: datetime) -> list[WaitEstimate]:
         """Estimates for the jobs that wait in it."""
@@ -195,11 +202,15 @@ class BookingPool:
             ]
         answer = []
         for estimate in estimate_waits(picture, now, len(self.waiting)):
-            if estimate.estimated_start_at is None or estimate.estimated_start_at >= self._end:
+            start = estimate.estimated_start_at
+            if start is None or start >= self._end or estimate.id in picture.queue.barred:
                 answer.append(replace(estimate, reason=booking_too_full(self.booking_id), estimated_start_at=None))
             else:
                 answer.append(estimate)
-        greedy = sorted((self.waiting[job_id] for job_id in self._too_greedy), key=lambda job: job.key)
+        # Those that no node of it is large enough for are not in its queue.
+        greedy = sorted(
+            (job for job_id, job in self.waiting.items() if job_id not in picture.queue.jobs), key=lambda job: job.key
+        )
         return answer + [
             WaitEstimate(job.id, place, share_too_small(self.booking_id, job.share or UNSAID), None)
             for place, job in enumerate(greedy, len(answer) + 1)

@@ -62,7 +62,7 @@ class CalendarPicture:
     def set_reservation(self, reservation_id: str, waiting: Waiting | None, commitments: Sequence[Commitment]) -> None:
         """Replace everything known about one reservation; None and nothing mean that it is gone."""
         waits_within = waiting is not None and waiting.booking_id is not None
-        if self._bookings or waits_within:
+        if self._bookings:
             self._note_gpus_of(reservation_id, commitments)
         if reservation_id in self._bookings:
             self._bookings[reservation_id].forget()
@@ -74,13 +74,15 @@ class CalendarPicture:
         self.common.set_reservation(reservation_id, waiting, commitments)
 
     def _note_gpus_of(self, reservation_id: str, commitments: Sequence[Commitment]) -> None:
-        """Look anew at the bookings to whose GPUs a job comes, or whose GPUs it leaves."""
+        """Look anew at the bookings to whose GPUs a job comes, or whose GPUs it leaves, that is not one of theirs."""
         rows = self.common.ledger.by_reservation
         gpus = {gpu_id for gpu_id, _ in rows.get(reservation_id, ())} | {
             commitment.gpu_id for commitment in commitments
         }
         for booking_id, pool in self._bookings.items():
-            if gpus.intersection(gpu_id for gpu_id, _ in rows.get(booking_id, ())):
+            if booking_id != self._booking_of.get(reservation_id) and gpus.intersection(
+                gpu_id for gpu_id, _ in rows.get(booking_id, ())
+            ):
                 pool.forget()
 
     def _set_within(self, reservation_id: str, waiting: Waiting | None, rows: Sequence[Commitment]) -> None:
@@ -162,7 +164,8 @@ class CalendarPicture:
                     more = True
                     break
                 looked_at += 1
-                slots += pool.plan_slots(self._picture_of(pool, now), now, limit)
+                slots += pool.plan_slots(self._picture_of(pool, now), now, limit, enough)
+                more = more or pool.slots_wanted
         return SlotPlan(slots, more)
 
     def late_starts(self, now: datetime) -> list[LateStart]:

@@ -126,6 +126,11 @@ class Ledger:
         if row[0] <= self._edges_before:
             self.due.add(reservation_id)
 
+    @property
+    def next_edge(self) -> int:
+        """The next time at which a range may begin or end, after the last call of `edges_until`."""
+        return self._edges[0][0] if self._edges else FOREVER
+
     def edges_until(self, now: int) -> list[int]:
         """The GPUs on which a range began or ended since the last call, up to `now`; none at the first call."""
         if self._edges_before < 0:

@@ -28,14 +28,19 @@ class Picture:
     """A snapshot, kept up to date: open rows, waiting jobs, the pools of GPUs and their heads, quotas, and slots' walk.
 
     One process, no threads. An earlier `now` than the last one counts as the last one. Promised starts are `slack`
-    (microseconds) later than the slots that they are given with.
+    (microseconds) later than the slots that they are given with. Jobs start before the time `until`, and end by it.
     """
 
     def __init__(
-        self, snapshot: PlanningSnapshot, policy: PlacementPolicy = DEFAULT_POLICY, slack: timedelta = timedelta(0)
+        self,
+        snapshot: PlanningSnapshot,
+        policy: PlacementPolicy = DEFAULT_POLICY,
+        slack: timedelta = timedelta(0),
+        until: int = FOREVER,
     ) -> None:
         self._policy = policy
         self.slack = length_micros(slack)
+        self.until = until
         self.ledger = Ledger(snapshot.commitments)
         self.queue = WaitingQueue(snapshot.waiting, snapshot.complete_types, self.ledger.slots)
         self.pools = GpuPools(snapshot.nodes, self.ledger, policy)

@@ -267,7 +267,7 @@ class _SlotSearch:
         else:
             found = self.find_slot(job, None)
             if not found.gpus:
-                # There is a place for every job some day; so it is a quota that is too small for it.
+                # There is a place for every job some day; so a quota is too small for it, or what is left of a booking.
                 self._picture.queue.bar(job)
                 return []
         if self._picture.ledger.slots[job.id][0] > self._at:
@@ -278,7 +278,7 @@ class _SlotSearch:
 
     def find_slot(self, job: Waiting, because: str | None) -> PlannedSlot:
         """The earliest fit for a job that is nowhere in the calendar."""
-        best = self._best_fit(job, FOREVER, None)
+        best = self._best_fit(job, self._picture.until, None)
         if best is None:
             moment = to_moment(self._at)
             return PlannedSlot(job.id, moment, moment, (), job.version, job.booking_id, because)
@@ -342,7 +342,7 @@ class _SlotSearch:
         return None
 
     def _write(self, job: Waiting, pool: Pool, fit: Fit, because: str | None) -> PlannedSlot:
-        start, end = fit.start, fit.start + length_micros(job.length)
+        start, end = fit.start, min(fit.start + length_micros(job.length), self._picture.until)
         row: Row = (start, end, False, job.id)
         placed = write_row(fit.spots, row)
         self._picture.ledger.book(job.id, placed, row, planned=True, share=job.share)

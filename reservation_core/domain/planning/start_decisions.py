@@ -202,7 +202,7 @@ class _Decisions:
         # The next use of the GPUs may be far off: then being late costs the job nothing.
         following = [start for calendar in calendars for start, _, _, other in calendar.rows if other != job.id]
         next_use = min((start for start in following if start > self._at), default=FOREVER)
-        end = min(self._at + length_micros(job.length), next_use)
+        end = min(self._at + length_micros(job.length), next_use, self._picture.until)
         # The next that its owner was promised may begin on other GPUs as this slot ends.
         if end > slot_end and not self._picture.within_quotas(job, pool.gpu_type, self._at, end - self._at):
             end = slot_end
@@ -281,6 +281,7 @@ class _Decisions:
 
     def _consider(self, job: Waiting, length: int, pools: list[Pool]) -> bool:
         """Start a job where it fits best, or else make it the head of a pool that has none. True when it starts."""
+        end = min(self._at + length, self._picture.until)
         within = [pool for pool in pools if self._picture.within_quotas(job, pool.gpu_type, self._at, length)]
         best: tuple[Cost, Pool, Spots] | None = None
         for pool in within:
@@ -288,13 +289,12 @@ class _Decisions:
             if pool.has_room(job.gpus, job.nodes, avoided.never):
                 shadow = self._heads.shadow(pool, self._at)
                 asks = shadow is not None and self._heads.asks(pool.gpu_type)
-                end = self._at + length
                 avoided = self._pools.avoided(job, pool, self._at, end, shadow, head_asks=asks)
                 found = pool.place(job.gpus, job.nodes, end, shadow, avoided)
                 if found is not None and (best is None or found[0] < best[0]):
                     best = (found[0], pool, found[1])
         if best is not None:
-            self._start(job, best[1], best[2], self._at + length)
+            self._start(job, best[1], best[2], end)
             return True
         if not within:
             self._over_quota.add(job.id)

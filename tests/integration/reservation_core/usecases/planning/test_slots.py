@@ -275,6 +275,25 @@ async def test_jobs_of_a_booking_run_on_its_cards_in_its_time_and_end_with_it(bo
     assert sorted(row["gpu_id"] for row in used) == sorted(row["gpu_id"] for row in booked)
 
 
+async def test_more_jobs_in_a_booking_than_a_batch_all_get_slots_and_the_rest_when_there_is_room(
+    bookings: BookingWorld,
+) -> None:
+    """Five of ten minutes fit into its hour, each with two more to start in."""
+    world = bookings.world
+    world.rules = replace(world.rules, slot_batch=2)
+    booking = await bookings.booked(START + HOUR, HOUR)
+    inside = [await world.submitted(booking_id=booking.id, duration=600) for _ in range(8)]
+    planner = await plan(world)
+    ends = [START + HOUR + (number + 1) * timedelta(minutes=12) for number in range(5)]
+    slots = [await slot(world, job_id) for job_id in inside]
+    assert [None if found is None else found[1] for found in slots] == [*ends, None, None, None]
+    async with world.uow() as uow:
+        await cancel(uow, world.who, inside[1], None, world.clock.now())
+    await plan(world, planner)
+    slots = [await slot(world, job_id) for job_id in (*inside[:1], *inside[2:])]
+    assert [None if found is None else found[1] for found in slots] == [*ends, None, None]
+
+
 async def test_only_a_booking_of_ones_own_that_is_not_over_and_large_enough_takes_a_job(bookings: BookingWorld) -> None:
     world = bookings.world
     booking = await bookings.booked(START + HOUR, gpus=2)

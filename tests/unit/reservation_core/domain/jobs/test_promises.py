@@ -1,5 +1,6 @@
 """The promise, in simulated worlds: whatever comes in later, nobody starts after what they were promised."""
 
+from dataclasses import replace
 from datetime import timedelta
 from random import Random
 
@@ -7,10 +8,12 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from reservation_core.domain.model import Node
+from reservation_core.domain.plan import Commitment, PlanningSnapshot
+from reservation_core.domain.planning.calendar_planning import CalendarPicture
 from reservation_core.domain.policy.limits import UNLIMITED, Policy, PolicyRule, Relaxation, RuleName, Rules, Scope
 from tests.examples import examples
 from tests.unit.reservation_core.domain.planning.simulation import MANY, Simulation
-from tests.unit.reservation_core.domain.planning.worlds import MINUTE, TYPES, node
+from tests.unit.reservation_core.domain.planning.worlds import MINUTE, T0, TYPES, at, job, node
 
 OPERATIONS = (
     *("arrive",) * 8,
@@ -18,6 +21,7 @@ OPERATIONS = (
     *("finish",) * 3,
     *("pass_time",) * 5,
 )
+IN_BOOKINGS = (*OPERATIONS, *("within",) * 12)
 SCOPES = (
     Scope(user="ann"),
     Scope(user="bob"),
@@ -96,3 +100,44 @@ def test_each_slot_is_the_earliest_that_cards_and_quotas_allow(steps: int, chanc
     for _ in range(steps):
         simulation.do(chance.choice(OPERATIONS))
         simulation.plan()
+
+
+@often
+@given(STEPS, LIMITS, LATE, CHANCES)
+def test_all_that_wait_in_a_booking_have_slots_while_it_has_places(
+    steps: int, limit: int, late: timedelta, chance: Random
+) -> None:
+    simulation = Simulation(nodes_by(chance), limit, chance, late=late)
+    for _ in range(steps):
+        simulation.do(chance.choice(IN_BOOKINGS))
+        simulation.plan()
+        assert simulation.left_out() == []
+
+
+def test_a_job_for_which_a_booking_has_no_place_stands_in_nobodys_way() -> None:
+    booking = [Commitment("bkg-1", gpu, at(0), at(60), held=False) for gpu in range(2)]
+    runs = Commitment("job-r", 0, at(0), at(60), held=True, booking_id="bkg-1")
+    large, small = (replace(job(seq, gpus, minutes=90), booking_id="bkg-1") for seq, gpus in ((1, 2), (2, 1)))
+    rows = (*booking, runs)
+    picture = CalendarPicture(PlanningSnapshot((node("n0", 2),), rows, (large,), frozenset({"h100"})))
+    assert picture.plan_starts(T0, MANY) == []
+    assert picture.plan_slots(T0, MANY, MANY).slots == []
+    picture.set_reservation(small.id, small, ())
+    [start] = picture.plan_starts(T0, MANY)
+    assert (start.id, start.start, start.end) == (small.id, T0, at(60))
+
+
+def test_the_next_of_a_booking_get_their_slots_in_the_next_part() -> None:
+    cards = node("n0", 1)
+    booking = Commitment("bkg-1", 0, at(0), at(60), held=False)
+    runs = Commitment("job-r", 0, at(0), at(5), held=True, booking_id="bkg-1")
+    waiting = tuple(replace(job(seq, minutes=5), booking_id="bkg-1") for seq in range(1, 6))
+    picture = CalendarPicture(PlanningSnapshot((cards,), (booking, runs), waiting, frozenset({"h100"})))
+    parts = []
+    more = True
+    while more:
+        assert picture.plan_starts(T0, MANY) == []
+        plan = picture.plan_slots(T0, MANY, 2)
+        parts += [[slot.id for slot in plan.slots]] if plan.slots else []
+        more = plan.more
+    assert parts == [["job-1", "job-2"], ["job-3", "job-4"], ["job-5"]]

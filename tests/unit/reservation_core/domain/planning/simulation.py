@@ -141,6 +141,16 @@ class Simulation:
                 return True
         return False
 
+    def left_out(self) -> list[str]:
+        """Jobs within bookings that have no slot, and for which their booking has a place."""
+        return [
+            wanted.id
+            for wanted in self.waiting.values()
+            if wanted.booking_id is not None
+            and wanted.id not in self.slots
+            and self._earliest_within(wanted, self.rows(wanted.id, wanted.booking_id), wanted.booking_id) is not None
+        ]
+
     # --- telling the planner, and what it decides ---
 
     def tell(self, reservation_id: str) -> None:
