@@ -43,6 +43,13 @@ class Timeline:
                 self.times.append(at)
                 self.masks.append(mask)
 
+    def first_free(self, gpus: int) -> int:
+        """The first time at which so many GPUs are free, for however long; `FOREVER` if the node has fewer."""
+        for at, mask in zip(self.times, self.masks, strict=True):
+            if mask.bit_count() >= gpus:
+                return at
+        return FOREVER
+
     def windows(self, gpus: int) -> list[Range]:
         """Ranges that contain, for every length, the first one in which `gpus` GPUs are free together.
 

@@ -21,7 +21,7 @@ _KEPT = 3
 """How many windows of a node the arrays hold. The last one stands for all after it, too, and is long enough for all."""
 
 _LEARNED = 64
-"""How many nodes are checked for the first time at once."""
+"""Of how many nodes is learnt at once when they are free first."""
 
 _TIED = 8
 """How many extra nodes are checked when several could start at the same time."""
@@ -32,7 +32,7 @@ Times = NDArray[np.uint64]
 class _Firsts:
     """The first windows of all nodes for one number of GPUs; row r of the arrays holds each node's r-th window.
 
-    Nodes from `unseen` on were never checked.
+    Of nodes from `unseen` on nothing is known.
     """
 
     __slots__ = ("_bounds", "_flat", "_last", "_lengths", "_rows", "_starts", "unseen")
@@ -59,13 +59,20 @@ class _Firsts:
 
     def note(self, position: int, windows: list[Range]) -> None:
         """Store the windows of a node, the last of which never ends."""
-        for (starts, lengths), (start, end) in zip(self._rows, windows, strict=False):
-            starts[position] = start
-            lengths[position] = end - start
+        (starts, lengths), (next_starts, next_lengths) = self._rows
+        starts[position], end = windows[0]
+        lengths[position] = end - windows[0][0]
         count = len(windows)
         if count == 1:
-            self._rows[1][0][position] = FOREVER
+            next_starts[position] = FOREVER
+        else:
+            next_starts[position], end = windows[1]
+            next_lengths[position] = end - windows[1][0]
         self._last[position] = windows[2][0] if count > 2 else FOREVER
+
+    def note_first(self, position: int, start: int) -> None:
+        """Note a time before which nothing fits on a node."""
+        self._rows[0][0][position] = start
 
     def bounds(self, length: int) -> Times:
         """For each node a time before which nothing of this length fits."""
@@ -147,9 +154,9 @@ class PoolProfile:
         return known
 
     def learn(self, gpus: int, now: int) -> bool:
-        """Check some nodes that were never checked for this number of GPUs; true when none are left.
+        """Learn of some nodes when so many GPUs are free for the first time; true when none are left.
 
-        Otherwise the first search would have to check all at once.
+        Otherwise the first search would have to check all nodes at once.
         """
         firsts = self.firsts(gpus)
         count = len(self.nodes)
@@ -157,7 +164,7 @@ class PoolProfile:
             first, firsts.unseen = firsts.unseen, min(firsts.unseen + _LEARNED, count)
             for position in range(first, firsts.unseen):
                 if len(self.nodes[position].cards) >= gpus:
-                    self.windows(position, gpus, now)
+                    firsts.note_first(position, self.timeline(position, now).first_free(gpus))
         return firsts.unseen == count
 
     def windows(self, position: int, gpus: int, now: int) -> list[Range]:
@@ -272,7 +279,8 @@ class _Search:
                 return at, sorted(sorted(opened, key=lambda at_node: (-opened[at_node][0], at_node))[:nodes])
             if min(upcoming, nearest) >= before:
                 return before, []
-            if upcoming <= nearest:
+            # Of several at the same time the first goes first, whatever is known of the others.
+            if upcoming < nearest or (upcoming == nearest and pending[0][1] < position):
                 start, opening, last = heappop(pending)
                 opened[opening] = (start, last)
                 closing = min(closing, last)
