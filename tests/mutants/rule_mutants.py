@@ -139,8 +139,8 @@ RULES = (
         "slots beside quotas",
         "A slot is given at a time at which the owner's quotas allow it",
         CODE + "planning/slot_decisions.py",
-        "if not quotas.binds(asker):",
-        "if True:",
+        "if quotas.is_empty or not quotas.binds(asker := job.asker(pool.gpu_type)):",
+        "if asker := job.asker(pool.gpu_type):",
         (DOMAIN + "jobs/test_promises.py",),
     ),
     Mutant(

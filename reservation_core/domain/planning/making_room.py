@@ -80,7 +80,7 @@ class RoomMaker:
         """A slot from now on for a job with a later one, and those of the jobs that make room; none if it can't be."""
         picture = self._picture
         length = length_micros(job.length)
-        if length >= room_length(picture, job) or not may_have_room(picture, job):
+        if not may_have_room(picture, job) or length >= room_length(picture, job):
             return []
         for pool in picture.pools.for_job(job):
             never = picture.pools.never(pool, job) | picture.pools.shares.asked_on(pool)

@@ -76,9 +76,9 @@ class Picture:
 
     def claim(self, job: Waiting, gpu_type: str, start: int, end: int) -> Asker | None:
         """Note in the quotas what a job has from now on; returns the asker if any quota bounds it."""
-        asker = job.asker(gpu_type)
-        if job.preemptible:  # it takes what nobody else has, and counts for no quota
+        if self.quotas.is_empty or job.preemptible:  # which takes what nobody else has, and counts for no quota
             return None
+        asker = job.asker(gpu_type)
         freed = self.quotas.claim(job.id, asker, Amount(job.all_gpus, start, end))
         if not self.quotas.binds(asker):
             return None
@@ -107,9 +107,9 @@ class Picture:
 
     def within_quotas(self, job: Waiting, gpu_type: str, start: int, length: int) -> bool:
         """Whether a job may have GPUs of this type then, as far as quotas go."""
-        asker = job.asker(gpu_type)
-        if job.preemptible:
+        if self.quotas.is_empty or job.preemptible:
             return True
+        asker = job.asker(gpu_type)
         return not self.quotas.binds(asker) or self.quotas.earliest(asker, job.all_gpus, length, start, job.id) == start
 
     def set_shares(self, shares: Mapping[int, int]) -> None:

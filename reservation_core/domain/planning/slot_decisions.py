@@ -324,8 +324,7 @@ class _SlotSearch:
         length = length_micros(job.length)
         at = self._at
         quotas = self._picture.quotas
-        asker = job.asker(pool.gpu_type)
-        if not quotas.binds(asker):
+        if quotas.is_empty or not quotas.binds(asker := job.asker(pool.gpu_type)):
             return profile.earliest(job.gpus, job.nodes, length, at, never=never, before=before, instead=instead)
         gpus = job.all_gpus
         fit: Fit | None = None

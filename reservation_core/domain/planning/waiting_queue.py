@@ -238,14 +238,15 @@ class WaitingQueue:
     def remove(self, job: Waiting) -> None:
         """Take a job out that is in."""
         self._take_out(job)
+        for known in (self.jobs, self._entries, self._queues):
+            del known[job.id]
         self.arrivals.pop(job.id, None)
         self.promises.pop(job.id, None)
         for marked in (self.slotted, self.held, self.barred):
             marked.discard(job.id)
 
     def _take_out(self, job: Waiting) -> Entry:
-        del self.jobs[job.id]
-        entry, shape_queue = self._entries.pop(job.id), self._queues.pop(job.id)
+        entry, shape_queue = self._entries[job.id], self._queues[job.id]
         shape_queue.remove(entry)
         if not shape_queue:
             shapes = self.shapes[job.gpu_type]

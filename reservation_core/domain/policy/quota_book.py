@@ -58,6 +58,7 @@ class QuotaBook:
 
     def __init__(self, policy: Policy, names: Mapping[int, str]) -> None:
         self._policy = policy
+        self.is_empty = policy.is_empty
         self._names = names
         self._bounds: dict[Asker, tuple[_Bound, ...]] = {}
         self._meters: dict[_Key, Meter] = {}
