@@ -347,7 +347,7 @@ class _SlotSearch:
         self._picture.ledger.book(job.id, placed, row, planned=True, share=job.share)
         promised = self._picture.queue.promises.setdefault(job.id, start + self._picture.slack)
         self._pools.profiles[pool.gpu_type].take(fit.spots, start, end)
-        pool.stale.update([node.position for node, _ in fit.spots])
+        pool.note_taken(fit.spots)
         if start <= self._at:
             self._pools.plan_again(pool.gpu_type)
         asker = self._picture.claim(job, pool.gpu_type, start, end)

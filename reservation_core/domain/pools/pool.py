@@ -207,9 +207,20 @@ class Pool:
             self._buckets[before] &= ~place
             self._buckets[after] |= place
             self.free += after - before
+        self._forget_windows(node.position)
+
+    def note_taken(self, spots: Iterable[tuple[NodeGpus, int]]) -> None:
+        """Note that GPUs were taken for later. Where none of them is free now, nothing else changes but the windows."""
+        for node, mask in spots:
+            if node.free & mask:
+                self.stale.add(node.position)
+            else:
+                self._forget_windows(node.position)
+
+    def _forget_windows(self, position: int) -> None:
         self.version += 1
         for windows in self._windows.values():
-            windows[node.position] = None
+            windows[position] = None
 
     def positions_of(self, names: Iterable[str]) -> int:
         """The mask of the nodes with these names; unknown names are ignored."""
