@@ -20,6 +20,7 @@ from reservation_core.domain.plan import LateStart, PlannedSlot, Waiting
 from reservation_core.domain.planning.making_room import RoomMaker, may_have_room, room_length, with_fewest_lost
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.waiting_queue import Entry, ShapeQueue
+from reservation_core.domain.pools.freed_time import EarlierPlaces
 from reservation_core.domain.pools.node_timeline import Timeline
 from reservation_core.domain.pools.pool import Pool, write_row
 from reservation_core.domain.pools.pool_profile import Fit
@@ -191,14 +192,14 @@ def _improvable(picture: Picture, queues: list[ShapeQueue], enough: Callable[[],
 class _Hopes:
     """Which jobs with a slot may find an earlier one.
 
-    `_too_long` has how short jobs of a shape must be to be given room, until something is decided; not of shapes of
-    which there was no time to read all.
+    `_known` has, until something is decided, where jobs of a shape may find earlier places, and how short they must be
+    to be given room; not of shapes of which there was no time to read all.
     """
 
     def __init__(self, picture: Picture, enough: Callable[[], bool]) -> None:
         self._picture = picture
         self._enough = enough
-        self._too_long: dict[ShapeQueue, int] = {}
+        self._known: dict[ShapeQueue, tuple[EarlierPlaces, int]] = {}
 
     def has(self, queue: ShapeQueue, entry: Entry) -> bool | None:
         """Whether a job in this queue may have an earlier slot: no only if not, None if there is no time to see."""
@@ -207,12 +208,13 @@ class _Hopes:
         start, _ = picture.ledger.slots.get(job.id, (at, at))
         if start <= at:
             return False
-        places = picture.pools.earlier_places(queue.gpu_type, queue.shape)
-        too_long = self._too_long.get(queue)
-        if too_long is None:
+        known = self._known.get(queue)
+        if known is None:
+            places = picture.pools.earlier_places(queue.gpu_type, queue.shape)
             if not places.read(at, self._enough):
                 return None
-            too_long = self._too_long[queue] = room_length(picture, job)
+            known = self._known[queue] = places, room_length(picture, job)
+        places, too_long = known
         return (
             places.may_begin(job.id, length, start, at)
             or picture.has_freed_quota(job)
@@ -221,7 +223,7 @@ class _Hopes:
 
     def note_decision(self) -> None:
         """Note that something may have been decided."""
-        self._too_long.clear()
+        self._known.clear()
 
 
 def _unpromised(picture: Picture, queue: ShapeQueue, slotted: list[ShapeQueue], promises: int) -> Iterator[Entry]:

@@ -106,9 +106,14 @@ class FreedTime:
         self._steps.clear()
         self._beside.clear()
 
-    def looks_at(self, job_id: str) -> bool:
-        """Whether this walk looks at a job whatever was given back."""
-        return self._everywhere or job_id in self._asked
+    def may_begin(self, job_id: str, gpus: int, length: int, before: int, now: int) -> bool:
+        """Whether this walk looks at a job whatever was given back, or finds it a place that is not beside its slot."""
+        if self._everywhere or job_id in self._asked:
+            return True
+        if not self.nodes:
+            return False
+        steps = self.steps(gpus, now)
+        return steps.begins_before(length, before) and self._is_left(steps, gpus, length, before, now)
 
     def steps(self, gpus: int, now: int) -> Steps:
         """The places for so many GPUs on the nodes."""
@@ -119,9 +124,12 @@ class FreedTime:
 
     def read_some(self, gpus: int, now: int) -> bool:
         """Read the places for so many GPUs, and what is beside them, of some nodes; whether all are read."""
+        unread = self._unread
+        if not (unread.get(gpus, self.nodes) or unread.get(0, self.nodes)):
+            return True
         return self._read_steps(gpus, now) and self._read_beside()
 
-    def is_left(self, steps: Steps, gpus: int, length: int, before: int, now: int) -> bool:
+    def _is_left(self, steps: Steps, gpus: int, length: int, before: int, now: int) -> bool:
         """Whether a place in these steps still is there: others may have taken it since it was read."""
         window = self._profile.timeline(steps.node_for(length), now).first_window(gpus, length, now)
         if window is not None and window[0] < before:
@@ -202,13 +210,9 @@ class EarlierPlaces:
         """Whether a job may find a place that begins before its slot, which begins at `before`; false only if not."""
         is_beside = False
         for freed in self._freed_times.values():
-            if freed.looks_at(job_id):
+            if freed.may_begin(job_id, self._gpus, length, before, now):
                 return True
-            if freed.nodes:
-                steps = freed.steps(self._gpus, now)
-                if steps.begins_before(length, before) and freed.is_left(steps, self._gpus, length, before, now):
-                    return True
-                is_beside = is_beside or job_id in freed.beside
+            is_beside = is_beside or job_id in freed.beside
         return is_beside and any(
             gpu_type in self._freed_times
             and self._freed_times[gpu_type].may_begin_beside(job_id, self._gpus, length, position, before, now)
