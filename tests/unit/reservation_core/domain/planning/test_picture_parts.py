@@ -109,10 +109,11 @@ def test_a_walk_elsewhere_leaves_the_jobs_that_ask_for_something_else() -> None:
     pools.take_freed()
     pools.freed = {"h100"}
     pools.take_freed()
-    assert [pools.freed_time["h100"].looks_at(job_id) for job_id in ("job-1", "job-2")] == [True, False]
+    looked_at = [pools.freed_time["h100"].may_begin(job_id, 1, 1, 1, 0) for job_id in ("job-1", "job-2")]
+    assert looked_at == [True, False]
     pools.freed = {"h100"}
     pools.take_freed()
-    assert not pools.freed_time["h100"].looks_at("job-1")
+    assert not pools.freed_time["h100"].may_begin("job-1", 1, 1, 1, 0)
 
 
 def test_only_slots_that_were_read_are_looked_at_for_unusable_gpus() -> None:
