@@ -113,3 +113,30 @@ def test_what_fits_only_after_many_gaps_is_found() -> None:
         found = played.profile.earliest(1, 1, length * STEP, NOW)
         assert found is not None
         played.check(found, (1, 1, length, 0, 0), 0)
+
+
+Times = st.sampled_from(((1, 1, 1), (1, 1, 1), (3, 0, 0), (2, 0, 1), (1, 1, 2)))
+"""How long a node's card is taken from now on, free, and taken once more."""
+
+
+@examples(500)
+@given(st.lists(Times, min_size=18, max_size=24), st.integers(1, 4), st.integers(1, 2), st.sets(st.integers(0, 23)))
+def test_the_choice_of_nodes_does_not_hang_on_what_was_read_before(
+    taken: list[tuple[int, int, int]], nodes: int, length: int, read: set[int]
+) -> None:
+    """Many nodes become free at once: only some of them are compared."""
+    fits = []
+    for known in (set(), read):
+        played = Played([1] * len(taken))
+        for position, (first, free, second) in enumerate(taken):
+            for start, end in ((0, first), (first + free, first + free + second)):
+                if start < end:
+                    row = (NOW + start * STEP, NOW + end * STEP, False, "other")
+                    played.pool.nodes[position].cards[0].calendar.add(row)
+        while not played.profile.learn(1, NOW):
+            pass
+        for position in known.intersection(range(len(taken))):
+            played.profile.windows(position, 1, NOW)
+        fit = played.profile.earliest(1, nodes, length * STEP, NOW)
+        fits.append(None if fit is None else [(node.position, mask) for node, mask in fit.spots])
+    assert fits[0] == fits[1]
