@@ -152,18 +152,19 @@ class CalendarPicture:
     ) -> SlotPlan:
         """Slots for the first `promises` of the common queue, and for all jobs that wait within bookings.
 
-        `enough` is asked after each job, and after each booking: true ends this part of the work.
+        `enough` is asked after each job, and after each booking: true ends this part of the work. Bookings take turns.
         """
         plan = plan_slots(self.common, now, promises, limit, enough)
         slots = list(plan.slots)
         more = plan.more
         looked_at = 0
-        for pool in self._bookings.values():
+        for booking_id, pool in list(self._bookings.items()):
             if pool.waiting and pool.slots_wanted and not pool.changed:
                 if looked_at and enough():
                     more = True
                     break
                 looked_at += 1
+                self._bookings[booking_id] = self._bookings.pop(booking_id)  # the others are next
                 slots += pool.plan_slots(self._picture_of(pool, now), now, limit, enough)
                 more = more or pool.slots_wanted
         return SlotPlan(slots, more)

@@ -127,6 +127,19 @@ def test_a_job_for_which_a_booking_has_no_place_stands_in_nobodys_way() -> None:
     assert (start.id, start.start, start.end) == (small.id, T0, at(60))
 
 
+def test_bookings_take_turns_where_there_is_no_time_for_all() -> None:
+    names = ("bkg-1", "bkg-2")
+    rows = [Commitment(name, gpu, at(0), at(60), held=False) for gpu, name in enumerate(names)]
+    rows += [Commitment(f"job-r{gpu}", gpu, at(0), at(5), held=True, booking_id=name) for gpu, name in enumerate(names)]
+    waiting = tuple(replace(job(seq, minutes=5), booking_id=names[seq // 4]) for seq in range(1, 7))
+    picture = CalendarPicture(PlanningSnapshot((node("n0", 2),), tuple(rows), waiting, frozenset({"h100"})))
+    given = []
+    for _ in range(5):
+        picture.plan_starts(T0, MANY)
+        given += [slot.booking_id for slot in picture.plan_slots(T0, MANY, MANY, lambda: True).slots]
+    assert given[:4] in (["bkg-1", "bkg-2"] * 2, ["bkg-2", "bkg-1"] * 2)
+
+
 def test_the_next_of_a_booking_get_their_slots_in_the_next_part() -> None:
     cards = node("n0", 1)
     booking = Commitment("bkg-1", 0, at(0), at(60), held=False)
