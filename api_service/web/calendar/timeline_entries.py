@@ -1,11 +1,13 @@
 """The entries on the calendar's rows as one viewer sees them: owners by policy, and what the viewer can change."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from itertools import islice
 from typing import Any, assert_never
+from zlib import crc32
 
 from api_service.access.sight import Sight
 from api_service.web import words
@@ -147,12 +149,22 @@ def _where(cards: Sequence[BookableGpu]) -> str:
 
 
 def draw_events(found: Iterable[SeenEntry], window: DayWindow) -> list[dict[str, Any]]:
-    """The timeline's events."""
+    """The timeline's events. Each keeps its id when others come and go: scripts find it again by that."""
     wall = cache(window.wall)
-    return [_event(seen_entry, number, wall) for number, seen_entry in enumerate(found) if seen_entry.rows]
+    alike: Counter[int] = Counter()
+
+    def id_of(seen_entry: SeenEntry) -> str:
+        if seen_entry.href is not None:
+            return seen_entry.entry.id
+        # The id of an entry would reveal its owner, by other logs and events: this says what is shown anyway.
+        shown = crc32(repr((seen_entry.rows, seen_entry.entry.span.start, seen_entry.words)).encode())
+        alike[shown] += 1
+        return f"{shown:x}.{alike[shown]}"
+
+    return [_event(seen_entry, id_of(seen_entry), wall) for seen_entry in found if seen_entry.rows]
 
 
-def _event(seen_entry: SeenEntry, number: int, wall: Callable[[datetime], str]) -> dict[str, Any]:
+def _event(seen_entry: SeenEntry, event_id: str, wall: Callable[[datetime], str]) -> dict[str, Any]:
     entry = seen_entry.entry
     start, end = wall(entry.span.start), wall(entry.span.end)
     if end <= start:
@@ -160,8 +172,7 @@ def _event(seen_entry: SeenEntry, number: int, wall: Callable[[datetime], str]) 
     # Absent keys mean false: there may be thousands of these.
     more: dict[str, Any] = {"words": seen_entry.words}
     event: dict[str, Any] = {
-        # The id of an entry would reveal its owner, by other logs and events.
-        "id": str(number) if seen_entry.href is None else entry.id,
+        "id": event_id,
         "resourceIds": seen_entry.rows,
         "start": start,
         "end": end,

@@ -31,6 +31,7 @@ class SeenMerged:
 
     row: str
     mine: bool
+    long: bool
     kind: ReservationKind
     start: datetime
     end: datetime
@@ -68,7 +69,9 @@ def see_merged(
         if merged.count == 1:
             single.setdefault(first[0].entry.id, (first[0], []))[1].append(row)
         else:
-            several.append(SeenMerged(row, merged.mine, merged.kind, merged.span.start, end, merged.count, first))
+            several.append(
+                SeenMerged(row, merged.mine, merged.long, merged.kind, merged.span.start, end, merged.count, first)
+            )
     return [replace(entry, rows=sorted(on)) for entry, on in single.values()], several
 
 
@@ -87,21 +90,23 @@ def _ends(found: Sequence[MergedEntries]) -> list[datetime]:
 
 
 def draw_merged(found: Iterable[SeenMerged], window: DayWindow) -> list[dict[str, Any]]:
-    """The timeline's events; the script names them by their number."""
-    return [
-        {
-            "id": f"together {number}",
-            "resourceIds": [merged.row],
-            "start": window.wall(merged.start),
-            "end": window.wall(merged.end),
-            "classNames": [merged.kind.value, "mine" if merged.mine else "others", "merged"],
-            "extendedProps": {
-                "count": merged.count,
-                "entries": [{"extendedProps": _named(entry)} for entry in merged.first],
-            },
-        }
-        for number, merged in enumerate(found)
-    ]
+    """The timeline's events; the script names them by their number. Their ids are as steady as those of entries."""
+    return [_merged_event(merged, window) for merged in found]
+
+
+def _merged_event(merged: SeenMerged, window: DayWindow) -> dict[str, Any]:
+    kind, start = merged.kind.value, window.wall(merged.start)
+    return {
+        "id": " ".join(("together", merged.row, kind, f"{merged.mine:d}{merged.long:d}", start)),
+        "resourceIds": [merged.row],
+        "start": start,
+        "end": window.wall(merged.end),
+        "classNames": [kind, "mine" if merged.mine else "others", "merged"],
+        "extendedProps": {
+            "count": merged.count,
+            "entries": [{"extendedProps": _named(entry)} for entry in merged.first],
+        },
+    }
 
 
 def _named(entry: SeenEntry) -> dict[str, str]:

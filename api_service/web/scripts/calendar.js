@@ -8,6 +8,7 @@ import { stepByArrows } from "./arrow_keys.js";
 import { element, fill } from "./dialog.js";
 import { DragWords, spanWords } from "./dragging.js";
 import { EntryCard } from "./entry_card.js";
+import { EntryFocus } from "./entry_focus.js";
 import { counted, followCounts, freeLine } from "./free_line.js";
 import { placeLabels } from "./labels.js";
 import { joinEvents, mergeEvents } from "./merging.js";
@@ -80,7 +81,7 @@ class Timeline {
   #shown = [];
   #fixed = []; // free counts and found slots
   #joined = 0;
-  #focused = null; // the ids of an entry that is drawn anew
+  #focus;
   #calendar;
   #busy = false;
   #stale = false;
@@ -97,7 +98,8 @@ class Timeline {
     this.#place = place;
     this.#data = data;
     this.#words = new DragWords(place);
-    this.#card = new EntryCard(place, (entry) => this.#about(entry));
+    this.#focus = new EntryFocus(place, (id) => this.#byId.get(id));
+    this.#card = new EntryCard(place, (entry) => this.#about(entry), this.#focus);
     this.#calendar = createCalendar(place, [ResourceTimeline, Interaction], this.#options());
     // Its roles are those of a table, which it is not: the table is a page of its own.
     for (const name of ["role", "aria-colindex", "aria-colspan"]) {
@@ -209,30 +211,13 @@ class Timeline {
     queueMicrotask(() => this.#draw(() => this.#show(joinEvents(this.#shown, pairs, this.#pixels() / 1000))));
   }
 
-  /** Anew: the entry that has the focus keeps it, or what it is merged into now. */
   #draw(events) {
-    const { entry } = this.#place.contains(document.activeElement) ? document.activeElement.dataset : {};
-    if (entry !== undefined) this.#focused = this.#members(entry);
+    this.#focus.note();
     this.#calendar.setOption("events", events());
   }
 
-  /** The ids of an entry, and of those that are merged in it. */
-  #members(entry) {
-    const { entries = [] } = this.#byId.get(entry)?.extendedProps ?? {};
-    return [entry, ...entries.map(({ id }) => id).filter(Boolean)];
-  }
-
-  #focusAgain() {
-    if (this.#focused === null) return;
-    if (document.activeElement === document.body) {
-      const has = ({ dataset }) => this.#members(dataset.entry).some((id) => this.#focused.includes(id));
-      [...this.#place.querySelectorAll("[data-entry]")].find(has)?.focus({ preventScroll: true });
-    }
-    if (this.#place.contains(document.activeElement)) this.#focused = null;
-  }
-
   #drawn() {
-    this.#focusAgain();
+    this.#focus.restore();
     this.#join(placeLabels(this.#place));
     // One of what leads nowhere can be reached by Tab, the others by arrow keys.
     const other = this.#place.querySelector("button.ec-event-title");

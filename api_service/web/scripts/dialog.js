@@ -1,4 +1,5 @@
 // Dialogs that any page can open: one question at a time, above whatever else is open.
+import { recoverFocus } from "./kept_focus.js";
 
 export function element(name, className, ...content) {
   const made = document.createElement(name);
@@ -23,6 +24,7 @@ export function openDialog(title, ...content) {
   const closed = new Promise((resolve) => {
     dialog.addEventListener("close", () => {
       dialog.remove();
+      recoverFocus(); // what opened it may have gone meanwhile
       resolve(dialog.returnValue);
     });
   });

@@ -1,6 +1,7 @@
 // Drafts: text that was typed into a form, kept in this tab until the server has taken it. Passwords and fields marked
 // data-secret are not kept, nor are boxes marked data-no-draft, and signing out deletes all drafts.
 import { element } from "./dialog.js";
+import { focusOnRefusal } from "./kept_focus.js";
 
 const DRAFTS = "gpu-dev-drafts";
 const SENT = "gpu-dev-sent";
@@ -160,6 +161,7 @@ export function keepDrafts() {
   write(SENT, null);
   const drafts = readDrafts();
   if (sent !== null && isAnswer(sent)) {
+    if (refused !== undefined) focusOnRefusal();
     if (refused !== undefined || sent.checked) keepRefused(sent.key, drafts);
     else if (user !== "") delete drafts[sent.key];
   }

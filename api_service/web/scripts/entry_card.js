@@ -40,16 +40,19 @@ function listOf({ entries, count, closer }) {
 export class EntryCard {
   #place;
   #about;
+  #focus;
   #card = element("div", "entry-card");
   #entry = null;
+  #from; // for the focus to come back to
   #timer = 0;
   #dismissed = false;
   #tappedName = null;
 
-  /** `about`: what an element of the timeline shows, as {words, href} or {entries, count, closer}, or nothing. */
-  constructor(place, about) {
+  /** `about`: what an element of the timeline shows, as {words, href} or {entries, count, closer}, or nothing; `focus`: the timeline's. */
+  constructor(place, about, focus) {
     this.#place = place;
     this.#about = about;
+    this.#focus = focus;
     this.#card.id = "entry-card";
     this.#card.hidden = true;
     place.after(this.#card);
@@ -77,10 +80,7 @@ export class EntryCard {
 
   /** From within the card, the focus goes back to the entry, which may have been drawn anew. */
   #left() {
-    if (this.#card.contains(document.activeElement)) {
-      const name = nameOf(this.#entry);
-      [...this.#place.querySelectorAll("[data-entry]")].find(({ dataset }) => dataset.entry === name)?.focus();
-    }
+    if (this.#card.contains(document.activeElement)) this.#focus.return(this.#from);
     this.#dismiss();
   }
 
@@ -130,6 +130,7 @@ export class EntryCard {
     if (about === undefined) return;
     if (!this.#isShown(entry)) this.#tappedName = null;
     this.#entry = entry;
+    this.#from = this.#focus.of(entry.querySelector("[data-entry]"));
     this.#card.replaceChildren(...(about.entries ? listOf(about) : linesOf(about)));
     this.#card.hidden = false;
     this.#put(entry.getBoundingClientRect());

@@ -5,6 +5,7 @@ import { confirmInDialogs } from "./confirming.js";
 import { keepDrafts } from "./drafts.js";
 import { followLive } from "./live.js";
 import { followTiles } from "./now.js";
+import { keepFocus } from "./kept_focus.js";
 import { keepWhatPeopleDid } from "./morphing.js";
 import { showProblems } from "./problems.js";
 import { sendWhenReady } from "./sending.js";
@@ -24,6 +25,7 @@ Object.assign(htmx.config, {
 
 keepWhatPeopleDid();
 keepHeights();
+keepFocus();
 showProblems();
 followLive();
 followTiles();
