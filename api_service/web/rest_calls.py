@@ -66,6 +66,7 @@ _INVALID = f"{TYPE_PREFIX}invalid_request"
 _SAID_BY_DETAIL = (f"{TYPE_PREFIX}no_such_job", f"{TYPE_PREFIX}beyond_booked_share")
 
 _NO_ADDRESS = f"{TYPE_PREFIX}no_such_route"
+_NO_CURSOR = f"{TYPE_PREFIX}bad_cursor"
 _FIELD = re.compile(r"^[a-z_][\w.]*(?=: )")
 _LABELS = {
     "env": "Variables",
@@ -115,6 +116,11 @@ class RestProblemError(Exception):
             return "There is no page at this address. Check how it is written."
         detail = self.problem.detail.replace(" Take one of `nearest_slots`.", "")  # pages list these below
         return without_commands(detail)
+
+    @property
+    def names_no_page(self) -> bool:
+        """Whether a page of a list was asked for that the list does not have, or no longer."""
+        return self.problem.type == _NO_CURSOR
 
     @property
     def pages(self) -> Sequence[SitePage]:

@@ -43,6 +43,8 @@ _BY_SCRIPTS = ("text/event-stream", MEDIA_TYPE)
 _TITLES = {400: "Not understood", 409: "Not possible now", 422: "Not understood"}
 """Titles of pages where HTTP's own phrase is no plain word."""
 _SAID_OF_PROBLEMS = ("retry-after", "allow")
+_CURSORS = ("cursor", "after")
+"""What pages of lists are called in addresses."""
 _log = structlog.get_logger(__name__)
 
 
@@ -134,7 +136,7 @@ class Site:
     def _draw_error(self, visit: Visit, error: Exception) -> Response:
         """The page for an expected error; an unexpected one is raised again, for the gate."""
         if isinstance(error, RestProblemError):
-            return _draw_problem(visit, error)
+            return _lead_to_first_page(visit) if error.names_no_page else _draw_problem(visit, error)
         problem = of_exception(error, visit.request)
         if problem is None:
             raise error
@@ -197,6 +199,14 @@ class Site:
 
     def _cookies(self, request: Request) -> Cookies:
         return Cookies.of(request, self._services.settings.web.public_url)
+
+
+def _lead_to_first_page(visit: Visit) -> Response:
+    """To the beginning of the list that the address has a page of, with the same filters."""
+    url = visit.request.url.remove_query_params(_CURSORS)
+    return visit.go(
+        f"{url.path}?{url.query}" if url.query else url.path, "That page of the list is gone. It begins here."
+    )
 
 
 def _draw_problem(visit: Visit, problem: RestProblemError) -> Response:

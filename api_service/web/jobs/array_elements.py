@@ -15,11 +15,12 @@ _STATUSES = frozenset(status.value for status in JobStatus)
 
 @dataclass(frozen=True, slots=True)
 class ShownElements:
-    """Elements of a status, or of all; `address` is that of the part, `next` that of the page with the next ones."""
+    """Elements of a status, or of all; `address` is that of the part, `first` and `next` those of pages with others."""
 
     items: Sequence[Job]
     status: str
     address: str
+    first: str | None
     next: str | None
 
 
@@ -34,7 +35,9 @@ async def read_elements(visit: Visit, array: Job) -> ShownElements | None:
     wanted = {name: value for name, value in query.items() if value}
     page = await visit.rest.get(Page[Job], f"/v1/jobs/{array.id}/elements", wanted)
     address = f"/jobs/{array.id}/elements" + (f"?{urlencode(given)}" if given else "")
+    beginning = {"elements": status} if status else {}
+    first = f"/jobs/{array.id}" + (f"?{urlencode(beginning)}" if status else "") if asked["after"] else None
     following = None
     if page.next_cursor is not None:
         following = f"/jobs/{array.id}?{urlencode({**given, 'after': page.next_cursor})}"
-    return ShownElements(page.items, status, address, following)
+    return ShownElements(page.items, status, address, first, following)

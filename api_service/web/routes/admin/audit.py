@@ -33,7 +33,7 @@ async def record_page(visit: Visit) -> Response:
         given = {**given, "order": order, "limit": _PAGE, "cursor": choice.cursor or None}
         found = await visit.rest.get(Page[EventOut], "/v1/events", given)
     except RestProblemError as refused:
-        if refused.status not in (400, 404, 422):
+        if refused.names_no_page or refused.status not in (400, 404, 422):
             raise
         problem = refused
     after = None if found.next_cursor is None else replace(choice, cursor=found.next_cursor).address

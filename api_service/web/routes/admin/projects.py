@@ -118,6 +118,7 @@ async def _list(visit: Visit, problem: RestProblemError | None = None) -> Respon
         status=200 if problem is None else problem.status,
         live="admin",
         projects=found.items,
+        cursor=asked["cursor"],
         next_cursor=found.next_cursor,
         typed=visit.form.shown(),
         problem=problem,

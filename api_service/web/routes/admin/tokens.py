@@ -57,6 +57,7 @@ async def _page(
         status=200 if problem is None else problem.status,
         tokens=found.items,
         scopes=SCOPES,
+        cursor=asked["cursor"],
         next_cursor=found.next_cursor,
         user=user,
         made=made,

@@ -1,5 +1,6 @@
 """Lists without scripts: filter and order are the address, and every page is bounded."""
 
+import html
 import re
 
 import httpx
@@ -65,12 +66,51 @@ async def test_a_long_list_has_pages(browsing: SignedIn, alice: httpx.AsyncClien
     for address in ("/jobs", "/jobs?sort=name", "/jobs?status=queued", "/queue", "/queue?sort=name&q=n"):
         first = await browser.get(address)
         assert len(names(first)) == A_PAGE
-        [link] = re.findall(r'<a class="button second" href="([^"]+)">(?:Older ones|More|Further back)</a>', first)
+        [link] = re.findall(r'<a class="button second" href="([^"]+)">(?:Older ones|Next page|Further back)</a>', first)
         rest = await browser.get(link.replace("&amp;", "&"))
         assert len(names(rest)) == 5
         assert not set(names(rest)) & set(names(first))
         assert re.search(r'aria-label="Pages of the list"><a class="button second" href="[^"]+">', rest)
         assert f'href="#more-rows">Show all {A_PAGE} on this page' in first
+
+
+def pages_of(page: str) -> dict[str, str]:
+    """The links between the pages of a list, by their words."""
+    [links] = re.findall(r'aria-label="Pages of the list">(.*?)</nav>', page)
+    return {words: html.unescape(href) for href, words in re.findall(r'href="([^"]+)">([^<]+)</a>', links)}
+
+
+async def test_links_between_pages_say_where_they_lead(browsing: SignedIn, root: httpx.AsyncClient) -> None:
+    """From any page of what REST gives page by page, the way back leads to the first one, and is called so."""
+    for number in range(2 * A_PAGE + 5):
+        (await root.post("/v1/users", json={"name": f"u{number:03}", "role": "user"})).raise_for_status()
+        await root.post("/v1/projects", json={"name": f"p{number:03}"})
+    browser = await browsing("root")
+    for path, size, back, on in (
+        ("/admin/users", A_PAGE, "First page", "Next page"),
+        ("/admin/projects", 100, "First page", "Next page"),
+        ("/admin/audit?actor=root", 100, "Newest", "Older"),
+        ("/admin/users?sort=-name", A_PAGE, "Previous page", "Next page"),
+    ):
+        first = await browser.get(path)
+        assert list(pages_of(first)) == [on], path
+        second = await browser.get(pages_of(first)[on])
+        assert back in pages_of(second), path
+        assert pages_of(second)[back].split("?")[0] == path.split("?")[0]
+        assert len(re.findall("<tr", first)) == size + 1
+        assert await browser.get(pages_of(second)[back]) != second
+
+
+@pytest.mark.parametrize(
+    "path", ["/jobs?status=queued", "/queue", "/bookings", "/admin/users", "/admin/tokens", "/admin/projects",
+             "/admin/audit?kind=submitted"],
+)  # fmt: skip
+async def test_a_page_that_a_list_has_not_leads_to_its_first_one(browsing: SignedIn, path: str) -> None:
+    """With the filters, and no words of REST."""
+    root = await browsing("root")
+    answer = await root.client.get(f"{path}{'&' if '?' in path else '?'}cursor=gone")
+    assert (answer.status_code, answer.headers["location"]) == (303, path)
+    assert "That page of the list is gone. It begins here." in words(await root.get(path))
 
 
 async def test_filters_of_rest_stay_from_page_to_page(

@@ -58,8 +58,12 @@ async def test_an_array_is_submitted_and_shows_its_elements(
     assert "150: 150 queued at most 8 at once" in words(page)
     assert f'href="{path}.99"' in page
     assert f'href="{path}.100"' not in page
-    [following] = re.findall(r'href="([^"]+)">More elements', page)
-    assert f'href="{path}.100"' in await browser.get(following.replace("&amp;", "&"))
+    [following] = re.findall(r'href="([^"]+)">Next elements', page)
+    rest = await browser.get(following.replace("&amp;", "&"))
+    assert f'href="{path}.100"' in rest
+    assert re.findall(r'href="([^"]+)">First elements', rest) == [path]
+    gone = await browser.client.get(f"{path}?elements=queued&after=gone")
+    assert (gone.status_code, gone.headers["location"]) == (303, f"{path}?elements=queued")
     assert "No element has this status" in words(await browser.get(f"{path}?elements=failed"))
     element = words(await browser.get(f"{path}.3"))
     assert f"3 of {path.rpartition('/')[2]}" in element
