@@ -218,18 +218,27 @@ def main() -> None:
 def report(error: ClientError) -> None:
     """Tell an error on stderr: what is wrong, every rule that was broken, times that would do, what to type next."""
     typer.secho("error: ", fg="red", err=True, nl=False)
-    for line in map(local_sentence, described(error.problem)) if isinstance(error, ApiError) else [error.detail]:
+    for line in _lines_of(error.problem) if isinstance(error, ApiError) else [error.detail]:
         say(line)
     if error.next_command is not None:
         say(Rendered(clean(f"try: {error.next_command}")))  # to be typed as it is
+
+
+def _lines_of(problem: "Problem") -> Iterator[str]:
+    from gpu_dev.inputs.requests import named_options
+
+    return (named_options(local_sentence(line)) for line in described(problem))
 
 
 def described(problem: "Problem") -> Iterator[str]:
     """A refusal of the server in lines, each thing once: what is wrong, times that would do, what to do next."""
     rules = problem.broken_rules or []
     if problem.type == f"{_OURS}invalid_request":
+        from gpu_dev.inputs.requests import named_fault
+
+        faults = [named_fault(_PLACES.sub("", rule.detail)) for rule in rules]
         yield "The request is not valid:"
-        yield from (f"  - {_PLACES.sub('', rule.detail)}" for rule in rules)
+        yield from (f"  - {fault}" for fault in faults)
         return
     if problem.type in (f"{_OURS}no_such_job", f"{_OURS}beyond_booked_share"):
         yield problem.detail  # the rules name the fields of the same job

@@ -127,6 +127,10 @@ JOB: "View[Job]" = View(
     empty="No jobs. Submit one: gpu-dev run --gpus 1 --for 1h -- python train.py (ended ones: gpu-dev list --all)",
 )
 
+MATCHING_JOB: "View[Job]" = View(
+    JOB.name, JOB.columns, empty="No job matches. Only administrators see the jobs of others (ended jobs: --all)"
+)
+
 SHARED_JOB: "View[Job]" = View(
     JOB.name, JOB.columns, empty="No open job is shared with you (ended ones: gpu-dev list --shared --all)"
 )

@@ -28,7 +28,13 @@ if TYPE_CHECKING:
 B = TypeVar("B", bound="BaseModel")
 S = TypeVar("S", bound=Struct)
 _TYPE = re.compile(r"constrained-|function-(?:after|before)\[|literal\[")
+_FIELD = re.compile(r"`(\w+)`")
 _OPTIONS = {
+    "from": "--from",
+    "to": "--to",
+    "step": "--step",
+    "limit": "--limit",
+    "user": "--user",
     "start": "--start",
     "end": "--end",
     "duration": "--for",
@@ -196,7 +202,8 @@ def _complaints(error: "ValidationError", options: Mapping[str, str] = _OPTIONS)
     for path, one in found:
         if one["type"] == "literal_error" and path in wrong:
             continue  # a number that is out of bounds is no word, either
-        option = next((flag for field, flag in options.items() if path == field or path.startswith(f"{field}.")), path)
+        closest = max((field for field in options if f"{path}.".startswith(f"{field}.")), key=len, default=None)
+        option = path if closest is None else options[closest]
         text = complaint(one)
         field, _, rest = text.partition(": ")
         if not option and field in options:  # a fault of several fields begins with the field that is wrong
@@ -204,7 +211,21 @@ def _complaints(error: "ValidationError", options: Mapping[str, str] = _OPTIONS)
         said.append(
             f"{option} {text}" if text.startswith(("must ", "is ")) else f"{option}: {text}" if option else text
         )
-    return "; ".join(dict.fromkeys(said)).removesuffix(".") + "."
+    return named_options("; ".join(dict.fromkeys(said)).removesuffix(".") + ".")
+
+
+def named_options(text: str) -> str:
+    """A sentence in which fields of REST are called as their options are: `start` is --start."""
+    return _FIELD.sub(lambda found: _OPTIONS.get(found[1], found[0]), text)
+
+
+def named_fault(detail: str) -> str:
+    """What is wrong with a field, `gpus: must be …`, with its option."""
+    field, _, fault = detail.partition(": ")
+    option = _OPTIONS.get(field)
+    return named_options(
+        detail if option is None else f"{option} {fault}" if fault.startswith("must ") else f"{option}: {fault}"
+    )
 
 
 def _path(parts: Sequence[int | str]) -> str:

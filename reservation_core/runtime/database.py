@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> int:
     try:
         # Read first, so that an unusable file changes nothing.
         token = None if chosen.admin_token_file is None else read_token(chosen.admin_token_file)
-        with operators_database(read_settings(CommonSettings)) as url:
+        with operators_database(read_settings(CommonSettings), new=chosen.action == "migrate") as url:
             migration = asyncio.run(_act(url, chosen, token, time.monotonic() + chosen.patience))
     except (EmbeddedPostgresError, MigrationError, SettingsError, DatabaseUnavailableError) as error:
         sys.stderr.write(f"{error}\n")

@@ -224,6 +224,16 @@ def test_a_home_that_can_not_be_used_is_said_in_one_line(tmp_path: Path) -> None
         assert "of GPU_DEV_HOME can't be used: Not a directory. Name a folder" in log.read_text()
 
 
+def test_where_no_server_was_started_an_operator_is_told_and_no_database_is_made(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    environment = {**os.environ, "GPU_DEV_HOME": str(home)}
+    for words in (["standalone", "psql", "-l"], ["reservation_core.runtime.database", "status"]):
+        log = tmp_path / f"{words[-1]}.log"
+        assert started(words, environment, log, forked=True).wait(PATIENCE_S) == 1, words
+        assert log.read_text().startswith(f"There is no database in {home}. Run this in the server's folder")
+        assert not home.exists()
+
+
 def test_psql_opens_on_the_database_whether_the_system_is_up_or_not(system: SystemProcess) -> None:
     def psql() -> str:
         command = [sys.executable, "-m", "standalone", "psql", "-Atc", "SELECT count(*) FROM gpu_status"]

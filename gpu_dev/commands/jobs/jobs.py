@@ -8,7 +8,7 @@ import typer
 from gpu_dev.client import GpuDevClient
 from gpu_dev.display.local_times import local_sentence, local_time
 from gpu_dev.display.output import Format, show_list, show_one
-from gpu_dev.display.views import JOB, JOB_DETAILS, SHARED_JOB
+from gpu_dev.display.views import JOB, JOB_DETAILS, MATCHING_JOB, SHARED_JOB
 from gpu_dev.errors import ApiError, ClientError, UsageError
 from gpu_dev.following import has_ended, place_note, waiting_line
 from gpu_dev.inputs.durations import format_duration, parse_duration
@@ -60,7 +60,8 @@ def list_jobs(
             if len(jobs) > limit:
                 which = "first" if array_id is not None else "last shared" if shared else "newest"
                 say(f"Only the {which} {limit} are shown; more with --limit.")
-            text = show_list(jobs[:limit], SHARED_JOB if shared else JOB, output)
+            view = SHARED_JOB if shared else MATCHING_JOB if status or user is not None else JOB
+            text = show_list(jobs[:limit], view, output)
             return Rendered(text + place_note(jobs[:limit], output)), False
 
         watch(client, render, again=again)

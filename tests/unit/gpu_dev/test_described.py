@@ -1,6 +1,9 @@
 """A refusal of the server in lines: each thing once, and no path of REST."""
 
-from gpu_dev.main import described
+import pytest
+
+from gpu_dev.errors import ApiError
+from gpu_dev.main import described, report
 from gpu_dev.wire.base import BrokenRule, Problem
 
 
@@ -11,3 +14,33 @@ def test_an_unknown_job_is_said_once_and_without_the_field() -> None:
         type="urn:gpu-dev:problem:no_such_job", title="No such job", status=422, detail=detail, broken_rules=[rule]
     )
     assert list(described(problem)) == [detail]
+
+
+@pytest.mark.parametrize(
+    ("code", "detail", "rules", "said"),
+    [
+        (
+            "invalid_request",
+            "The request breaks rules.",
+            ["query.gpus: must be at most 64", "step: `from` and `until` are 3 steps apart"],
+            [
+                "The request is not valid:",
+                "  - --gpus must be at most 64",
+                "  - --step: --from and --until are 3 steps apart",
+            ],
+        ),
+        (
+            "too_many_steps",
+            "Give a longer `step`; `gpu_status` stays.",
+            [],
+            ["Give a longer --step; `gpu_status` stays."],
+        ),
+    ],
+)
+def test_fields_are_called_as_their_options_are(
+    code: str, detail: str, rules: list[str], said: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = [BrokenRule(code="x", detail=rule) for rule in rules]
+    kind = f"urn:gpu-dev:problem:{code}"
+    report(ApiError(Problem(type=kind, title="Not possible", status=422, detail=detail, broken_rules=broken or None)))
+    assert capsys.readouterr().err.removeprefix("error: ").splitlines() == said

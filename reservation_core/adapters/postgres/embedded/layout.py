@@ -91,6 +91,17 @@ def make_home(home: Path) -> Path:
     return home
 
 
+def has_database(home: Path) -> bool:
+    """Whether a server was ever started with this home; true, too, for one that can't be looked into."""
+    try:
+        (home / "postgres").lstat()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # using it says what is wrong
+    return True
+
+
 def prepare(home: Path, account: Account) -> Layout:
     """Find or create the folders for a server of `home`. Raises EmbeddedPostgresError."""
     link = home / "postgres"

@@ -29,6 +29,12 @@ def test_complaints_name_the_options_and_not_the_values() -> None:
     assert "s3cret" not in caught.value.detail
 
 
+def test_of_several_options_that_set_a_field_the_wrong_one_is_named() -> None:
+    fields = {"gpus": 1, "duration": timedelta(hours=1), "workload": {}, "resources": {"cpus": -3, "memory": "64Gi"}}
+    with pytest.raises(UsageError, match=r"^--cpus must be greater than 0\.$"):
+        make_request(JobSubmit, fields)
+
+
 def test_blank_names_are_refused_since_pages_link_them() -> None:
     with pytest.raises(UsageError, match=r"^--name must not be blank\.$"):
         make_request(JobSubmit, {"gpus": 1, "duration": timedelta(hours=1), "name": "  ", "workload": {}})
