@@ -31,7 +31,7 @@ from reservation_core.domain.policy.limits import NO_POLICY
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.jobs.submit import prepare
 from reservation_core.usecases.planning.planner import Planner
-from reservation_core.usecases.policy.outlook import decided, dry_run
+from reservation_core.usecases.policy.outlook import Pending, decided, dry_run
 from reservation_core.usecases.policy.read_plan import JobTerms, LikelyStarts
 
 T = TypeVar("T")
@@ -128,6 +128,9 @@ async def _ask(uow: UnitOfWorkFactory, who: Principal, likely: LikelyStarts, cha
     )
     now = _CLOCK.now()
     new = prepare(request, who, ids=RandomIds(), longest=_TERMS.longest, now=now)
-    async with uow() as unit:
-        pending = await dry_run(unit, who, new, NO_POLICY, _TERMS, likely, now)
-    return await decided(pending)
+
+    async def read(terms: JobTerms) -> Pending:
+        async with uow() as unit:
+            return await dry_run(unit, who, new, NO_POLICY, terms, likely, now)
+
+    return await decided(await read(_TERMS), lambda: read(replace(_TERMS, nearest=None)))

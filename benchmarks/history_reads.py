@@ -111,6 +111,7 @@ def _planner(now: datetime) -> dict[str, list[Values]]:
     return {
         "planning_gpus": [{}],
         "open_allocations": [{}],
+        "nearest_open_allocations": [{"limit": 10_000}],
         "open_allocations_of": [{"ids": ["job-r00000001", "bkg-l00000001"]}],
         "waiting_of": [{"ids": ["job-w00000001", "job-h000000004"]}],
         "waiting_windows": [{"limit": 100}],

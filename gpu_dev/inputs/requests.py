@@ -220,7 +220,7 @@ def named_options(text: str) -> str:
 
 
 def named_fault(detail: str) -> str:
-    """What is wrong with a field, `gpus: must be …`, with its option."""
+    """The fault of a field, `gpus: must be …`, with the name of its option."""
     field, _, fault = detail.partition(": ")
     option = _OPTIONS.get(field)
     return named_options(

@@ -53,7 +53,8 @@ from reservation_core.usecases.jobs.keep import keep
 from reservation_core.usecases.jobs.submit import prepare, project_within, submit_on_budget
 from reservation_core.usecases.jobs.visible_jobs import no_such_job, view_visible, visible_user
 from reservation_core.usecases.people.user_secrets import check_secrets
-from reservation_core.usecases.policy.outlook import decided, dry_run
+from reservation_core.usecases.policy.outlook import Pending, decided, dry_run
+from reservation_core.usecases.policy.read_plan import JobTerms
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
@@ -301,10 +302,14 @@ async def _say_verdict(body: JobSubmit, caller: Principal, services: Services) -
     now = services.runtime.clock.now()
     new = await _prepared(body, caller, services, now)
     policy = services.policy.known or await services.policy.current()
-    with services.dry_run_turns.take():
+
+    async def read(terms: JobTerms) -> Pending:
         async with services.runtime.uow() as uow:
-            pending = await dry_run(uow, caller, new, policy, services.job_terms, services.likely_starts, now)
-        outlook = await decided(pending)
+            return await dry_run(uow, caller, new, policy, terms, services.likely_starts, now)
+
+    terms = services.job_terms
+    with services.dry_run_turns.take():
+        outlook = await decided(await read(terms), lambda: read(replace(terms, nearest=None)))
     verdict = verdicts.job_verdict(outlook, estimates=bool(services.job_terms.estimates))
     return Response(verdict.model_dump_json(), media_type="application/json")
 

@@ -1,5 +1,6 @@
 """The policy: read its rules, explain them for a request, and (administrators) change them."""
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
@@ -25,7 +26,7 @@ from reservation_core.domain.user_names import USER_NAME, folded
 from reservation_core.ports.policy.policies import StoredRule
 from reservation_core.usecases.policy import change_policy
 from reservation_core.usecases.policy import explain as explaining
-from reservation_core.usecases.policy.outlook import decided, outlook
+from reservation_core.usecases.policy.outlook import Pending, decided, outlook
 from reservation_core.usecases.policy.policy_preview import preview
 
 router = APIRouter(prefix="/v1/policy", tags=["policy"])
@@ -78,7 +79,12 @@ async def explain(request: Request, services: Served, caller: Caller) -> Respons
             found = await explaining.explain(uow, who, wanted, now, in_booking=in_booking)
             terms, likely, ids = services.job_terms, services.likely_starts, services.runtime.ids
             pending = await outlook(uow, who, body, terms, likely, ids, now, disabled=disabled)
-        verdict = await decided(pending)
+
+        async def read_all() -> Pending:
+            async with services.runtime.uow() as uow:
+                return await outlook(uow, who, body, replace(terms, nearest=None), likely, ids, now, disabled=disabled)
+
+        verdict = await decided(pending, read_all)
     if unfit:
         others = verdict.reasons if verdict.verdict is RequestVerdict.REFUSED else ()
         verdict = Outlook(RequestVerdict.REFUSED, reasons=(*unfit, *others))

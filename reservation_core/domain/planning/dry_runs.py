@@ -27,6 +27,11 @@ from reservation_core.domain.request_terms import RequestChange
 
 T = TypeVar("T")
 
+
+class PlanTooShortError(Exception):
+    """The job's time may be after that until which the calendar was read."""
+
+
 _ALL = 2**31
 _NOTICED = timedelta(minutes=1)
 """Less is no advice: times are shown in minutes."""
@@ -40,6 +45,7 @@ class PlanView:
     much later than their first slot they are promised their start.
 
     `names` are those of owners whom quotas bind, `holdings` all that quotas count, `shares` the ranks of owners.
+    `until`: all of the calendar before it is in the snapshot; None for all of it.
     `others` makes the waiting jobs of which the snapshot has the slot alone, and perhaps more: they count where a start
     is predicted. `estimates`: of how many jobs the planner predicts the start.
     """
@@ -55,6 +61,7 @@ class PlanView:
     orders: Orders = BY_ARRIVAL
     others: Callable[[], Sequence[Waiting]] = tuple
     estimates: int = 0
+    until: datetime | None = None
 
     @property
     def gpu_types(self) -> list[str]:
@@ -85,7 +92,7 @@ class SoonerJob:
 class DryRun:
     """The planner's decision on a job: it starts now, or its slot is at `start`; None if it gets no time.
 
-    `promised_at` is when it starts at the latest, `gpu_type` that of its GPUs.
+    `promised_at` is when it starts at the latest, `gpu_type` that of its GPUs. Raises PlanTooShortError.
     """
 
     def __init__(self, view: PlanView, job: Waiting, now: datetime) -> None:
@@ -96,6 +103,7 @@ class DryRun:
         self._picture.set_reservation(job.id, job, ())
         decided = self._decided = self._decide()
         self.start = None if decided is None else decided.start
+        self._require_all()
         self.promised_at = decided.promised_at if isinstance(decided, PlannedSlot) and self.start != now else self.start
         self.gpu_type = None if decided is None else self._picture.common.pools.type_of(decided.gpus[0].gpu_id)
         self._is_held_back = job.id in self._picture.common.queue.held
@@ -106,6 +114,13 @@ class DryRun:
     def picture(self) -> CalendarPicture:
         """Everything but the job."""
         return self._picture
+
+    def _require_all(self) -> None:
+        """Any job that could be in the way has ended within what was read of the calendar, if it starts no later."""
+        until, waiting = self._view.until, self._view.snapshot.waiting
+        longest = max((job.length for job in waiting), default=timedelta(0))
+        if until is not None and (self.start is None or self.start + max(longest, self._job.length) > until):
+            raise PlanTooShortError
 
     def _decide(self) -> Start | PlannedSlot | None:
         for _ in range(_ROUNDS):

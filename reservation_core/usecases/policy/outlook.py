@@ -1,7 +1,7 @@
 """The verdict on a request of a user, by the same checks that submitting and booking make; nothing is asked for."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -18,7 +18,7 @@ from reservation_core.domain.errors import BeyondBookedShareError, DomainError, 
 from reservation_core.domain.model import RequestVerdict, Reservation
 from reservation_core.domain.people.token_budgets import refused as refused_by_budget
 from reservation_core.domain.plan import Waiting
-from reservation_core.domain.planning.dry_runs import PlanView
+from reservation_core.domain.planning.dry_runs import PlanTooShortError, PlanView
 from reservation_core.domain.planning.request_verdicts import (
     Outlook,
     booked_job_outlook,
@@ -71,9 +71,16 @@ async def outlook(
         return lambda: refused(breaches)
 
 
-async def decided(pending: Pending) -> Outlook:
-    """The outlook, found beside the event loop: one at a time in this process, however many ask."""
-    return await asyncio.get_running_loop().run_in_executor(_WORKER, pending)
+async def decided(pending: Pending, read_all: Callable[[], Awaitable[Pending]]) -> Outlook:
+    """The outlook, found beside the event loop: one at a time in this process, however many ask.
+
+    `read_all` asks the same with all of the calendar, where the part that was read is too short.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        return await loop.run_in_executor(_WORKER, pending)
+    except PlanTooShortError:
+        return await loop.run_in_executor(_WORKER, await read_all())
 
 
 async def _booking(uow: UnitOfWork, who: Principal, request: ExplainRequest, now: datetime) -> Outlook:

@@ -30,6 +30,8 @@ _SLOTTED = 100
 
 To look at 10,000 costs a second and more, and changes something only while the planner is moving them.
 """
+NEAREST = 10_000
+"""So many GPUs of bookings are read at first, those that begin first: tens of thousands take a second."""
 _OTHERS = 20_000
 """So many others with a slot are read for predictions, which run the whole queue forward."""
 _UNPROMISED = 1000
@@ -41,7 +43,8 @@ class JobTerms:
     """The operators' terms of jobs: how long one may ask for at most, and how much longer each has its GPUs.
 
     How many get a slot, whether fair shares order them, the choice among nodes, the slack of promises, and of how many
-    jobs starts are predicted are as the planner has them.
+    jobs starts are predicted are as the planner has them. `nearest`: of how many booked GPUs it is looked at, those
+    that begin first; None for all.
     """
 
     longest: timedelta
@@ -51,6 +54,7 @@ class JobTerms:
     placement: PlacementPolicy
     slack: timedelta
     estimates: int
+    nearest: int | None = NEAREST
 
 
 async def read_plan(
@@ -58,8 +62,12 @@ async def read_plan(
 ) -> PlanView:
     """The common queue and calendar. `names` are those of more users whom quotas may bind; `without` counts as gone."""
     unpromised = max(terms.promises, _UNPROMISED)
-    found, slots, others = await uow.planning.undecided(
-        terms.beside, unpromised=unpromised, slotted=_SLOTTED, others=_OTHERS if terms.estimates else 0
+    found, slots, others, until = await uow.planning.undecided(
+        terms.beside,
+        unpromised=unpromised,
+        slotted=_SLOTTED,
+        others=_OTHERS if terms.estimates else 0,
+        nearest=terms.nearest,
     )
     promises = max(0, terms.promises - slots)
     snapshot = _first_in_need(_leave_out(found, without), max(promises, _UNPROMISED))
@@ -86,6 +94,7 @@ async def read_plan(
         orders_of(policy),
         others,
         terms.estimates,
+        until,
     )
 
 

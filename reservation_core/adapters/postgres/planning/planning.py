@@ -146,18 +146,20 @@ class Planning(StatementRunner):
         return waiting, [commitment_of(row) for row in held]
 
     async def undecided(
-        self, start_allowance: timedelta, *, unpromised: int, slotted: int, others: int
-    ) -> tuple[PlanningSnapshot, int, Callable[[], list[Waiting]]]:
+        self, start_allowance: timedelta, *, unpromised: int, slotted: int, others: int, nearest: int | None
+    ) -> tuple[PlanningSnapshot, int, Callable[[], list[Waiting]], datetime | None]:
         """A snapshot with the first `unpromised` jobs without a slot, and the last `slotted` with one.
 
         Also answers how many other jobs have a slot, and what makes jobs, without promises, of the first `others` rows
-        with one: that takes long, and few need them. Jobs within bookings are left out.
+        with one: that takes long, and few need them. Jobs within bookings are left out. Of bookings it has the first
+        `nearest` GPUs alone, None for all; the last answer is the time until which the calendar is whole, if not for
+        ever.
         """
         first = await self._mappings("waiting_without_slot", limit=unpromised)
         waiting = [waiting_of(row, start_allowance) for row in first]
         # In this order, see `snapshot`: a job that has got its slot meanwhile has its rows.
         nodes = await self.nodes()
-        rows = [commitment_of(row) for row in await self._mappings("open_allocations")]
+        rows, until = await self._nearest(nearest)
         slots = {row.reservation_id for row in rows if row.planned and row.booking_id is None}
         known = {job.id for job in waiting}
         last = await self._mappings("last_with_slot", limit=slotted) if slots else ()
@@ -165,7 +167,15 @@ class Planning(StatementRunner):
         rest = len(slots - {job.id for job in waiting})
         queued = (await self._run("others_with_slot", limit=others)).all() if rest and others else ()
         snapshot = PlanningSnapshot(nodes, tuple(rows), tuple(waiting), frozenset(job.gpu_type for job in waiting))
-        return snapshot, rest, lambda: [queued_of(row, start_allowance) for row in queued]
+        return snapshot, rest, lambda: [queued_of(row, start_allowance) for row in queued], until
+
+    async def _nearest(self, nearest: int | None) -> tuple[list[Commitment], datetime | None]:
+        """Open rows, and the time until which they are all."""
+        if nearest is None:
+            return [commitment_of(row) for row in await self._mappings("open_allocations")], None
+        rows = [commitment_of(row) for row in await self._mappings("nearest_open_allocations", limit=nearest)]
+        booked = [row.start for row in rows if not (row.held or row.planned or row.booking_id is not None)]
+        return rows, max(booked) if len(booked) > nearest else None
 
     async def within(self, booking_id: str, start_allowance: timedelta, jobs: Sequence[str]) -> PlanningSnapshot:
         """The nodes of a booking's GPUs with all open rows on them, and those of these jobs that wait in it."""

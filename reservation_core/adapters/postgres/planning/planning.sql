@@ -47,6 +47,17 @@ SELECT reservation_id, gpu_id, lower(during) AS starts_at, upper(during) AS ends
        cpu_milli, memory_bytes
 FROM allocations WHERE released_at IS NULL;
 
+-- name: nearest_open_allocations
+-- The open ledger rows of jobs, and of the others those that begin first; one more than `limit` shows that there are more.
+SELECT reservation_id, gpu_id, lower(during) AS starts_at, upper(during) AS ends_at, held, planned, booking_id,
+       held AND (SELECT r.preemptible FROM reservations r WHERE r.id = reservation_id) AS preemptible,
+       cpu_milli, memory_bytes
+FROM allocations WHERE released_at IS NULL AND (held OR planned OR booking_id IS NOT NULL)
+UNION ALL
+(SELECT reservation_id, gpu_id, lower(during), upper(during), held, planned, booking_id, false, cpu_milli, memory_bytes
+ FROM allocations WHERE released_at IS NULL AND NOT (held OR planned OR booking_id IS NOT NULL)
+ ORDER BY lower(during), id LIMIT :limit + 1);
+
 -- name: open_allocations_of
 -- The open ledger rows of these reservations.
 SELECT reservation_id, gpu_id, lower(during) AS starts_at, upper(during) AS ends_at, held, planned, booking_id,

@@ -4,12 +4,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
 
+import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from reservation_core.domain.jobs.smaller_requests import lengths_up_to
 from reservation_core.domain.plan import Commitment, Waiting
-from reservation_core.domain.planning.dry_runs import DryRun, PlanView
+from reservation_core.domain.planning.dry_runs import DryRun, PlanTooShortError, PlanView
 from reservation_core.domain.planning.predictions.start_predictor import StartPredictor
 from reservation_core.domain.planning.predictions.wait_calibration import ENOUGH, LearntWaits
 from reservation_core.domain.planning.run_times import RunTime
@@ -203,3 +204,56 @@ def test_with_a_slack_the_promise_is_later_than_the_slot() -> None:
     assert (run.start, run.promised_at) == (T0 + 60 * MINUTE, T0 + 90 * MINUTE)
     view = PlanView(snapshot(nodes, (), ()), NO_POLICY, {}, (), {}, MANY, slack=slack)
     assert DryRun(view, job(1), T0).promised_at == T0
+
+
+def near(view: PlanView, bookings: int) -> PlanView:
+    """The view with the rows of jobs, and so many of bookings, those that begin first."""
+    rows = view.snapshot.commitments
+    booked = sorted((row for row in rows if not (row.held or row.planned or row.booking_id)), key=lambda row: row.start)
+    if len(booked) <= bookings:
+        return view
+    kept = [row for row in rows if row not in booked] + booked[: bookings + 1]
+    return replace(view, snapshot=replace(view.snapshot, commitments=tuple(kept)), until=booked[bookings].start)
+
+
+def booked_up(chance: Random) -> PlanView:
+    """Nodes on which bookings follow each other for a day, with gaps, and nobody waits."""
+    nodes = nodes_by(chance)
+    rows = []
+    for gpu in [gpu for of in nodes for gpu in of.gpus]:
+        end = T0 + chance.randint(0, 60) * MINUTE
+        for number in range(chance.randint(0, 12)):
+            start = end + chance.randint(0, 40) * MINUTE
+            end = start + chance.randint(10, 200) * MINUTE
+            rows.append(Commitment(f"bkg-{gpu.id}-{number}", gpu.id, start, end, held=False))
+    return PlanView(snapshot(nodes, rows, []), NO_POLICY, {}, (), {}, MANY)
+
+
+def test_the_near_part_of_the_calendar_says_the_same_or_that_it_is_too_short() -> None:
+    told = 0
+    for seed in range(300):
+        chance = Random(seed)
+        whole = booked_up(chance)
+        part = near(whole, len(whole.snapshot.commitments) * 9 // 10)
+        wanted = job(
+            1, chance.choice((1, 1, 2, 4)), minutes=chance.randint(5, 120), gpu_type=chance.choice((None, *TYPES))
+        )
+        run = DryRun(whole, wanted, T0)
+        try:
+            short = DryRun(part, wanted, T0)
+        except PlanTooShortError:
+            continue
+        told += part.until is not None and short.start != T0
+        assert (short.start, short.promised_at) == (run.start, run.promised_at), seed
+        assert short.sooner(wanted.length, TYPES) == run.sooner(wanted.length, TYPES), seed
+    assert told > 30, "there was something to be wrong about"
+
+
+def test_a_calendar_that_is_too_short_is_not_taken_for_a_free_one() -> None:
+    rows = [Commitment("bkg-1", gpu, T0 + 10 * MINUTE, T0 + 90 * MINUTE, held=False) for gpu in (1, 2)]
+    whole = PlanView(snapshot([node("n1", 2)], rows, []), NO_POLICY, {}, (), {}, MANY)
+    short = replace(whole, snapshot=replace(whole.snapshot, commitments=()), until=T0 + 10 * MINUTE)
+    assert DryRun(short, job(1, 2, minutes=10), T0).start == DryRun(whole, job(1, 2, minutes=10), T0).start == T0
+    with pytest.raises(PlanTooShortError):
+        DryRun(short, job(1, 2, minutes=11), T0)
+    assert DryRun(whole, job(1, 2, minutes=11), T0).start == T0 + 90 * MINUTE

@@ -115,6 +115,7 @@ CASES: list[tuple[str, dict[str, Any], set[str]]] = [
     ("lock_reservations", {"ids": ["job-77", "job-78"]}, {"reservations_pkey"}),
     ("reservation_allocations", {"ids": ["job-77", "job-78"]}, {"allocations_reservation"}),
     ("open_allocations", {}, {"allocations_open_from"}),
+    ("nearest_open_allocations", {"limit": 100}, {"allocations_open_from"}),
     ("open_allocations_of", {"ids": ["job-400", "job-800"]}, {"allocations_reservation"}),
     ("known_gpus", {"now": NOW}, {"allocations_open_from"}),
     ("gpu_views", {"after_node": "node-2", "after_index": 3, "limit": 50}, {"nodes_name_key", "allocations_open_from"}),
