@@ -69,6 +69,63 @@ async def test_fields_and_what_they_are_for_can_be_seen(people: People, things: 
             assert not faint, (address, scheme, faint)
 
 
+# Hints that a field has no room for, and buttons that touch each other (pairs of arrows are one thing).
+_CROWDED = """() => {
+  const pen = document.createElement("canvas").getContext("2d");
+  const cut = [...document.querySelectorAll("main input[placeholder]")].filter((field) => field.checkVisibility())
+    .filter((field) => {
+      const { font, paddingLeft, paddingRight } = getComputedStyle(field);
+      pen.font = font;
+      const cross = field.type === "search" ? 16 : 0; // what clears it stands there
+      const room = field.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight) - cross;
+      return pen.measureText(field.placeholder).width > room + 1;
+    }).map(({ placeholder }) => `cut: ${placeholder}`);
+  const boxes = [...document.querySelectorAll("main :is(button, a.button)")]
+    .filter((shown) => shown.checkVisibility() && !shown.matches(".pair *, .plain, .ec *"))
+    .map((shown) => [shown.innerText, shown.getBoundingClientRect()]);
+  const near = (a, b, start, end) => a[start] >= b[end] - 1 && a[start] - b[end] < 3;
+  const beside = (a, b, start, end) => a[start] < b[end] && b[start] < a[end];
+  const touch = boxes.flatMap(([words, a]) => boxes
+    .filter(([, b]) => (near(a, b, "top", "bottom") && beside(a, b, "left", "right"))
+      || (near(a, b, "left", "right") && beside(a, b, "top", "bottom")))
+    .map(([other]) => `${other} touches ${words}`));
+  return [...cut, ...touch];
+}"""
+
+
+@pytest.mark.parametrize("size", [(1440, 900), (390, 844)], ids=("desktop", "phone"))
+async def test_hints_have_room_and_buttons_are_apart(
+    people: People, things: dict[str, str], size: tuple[int, int]
+) -> None:
+    root = await people("root", viewport={"width": size[0], "height": size[1]})
+    root.expect_problem("^answer: (404|409) GET")
+    found = {}
+    for address in [*addresses(things), "/jobs/job-nobody"]:
+        await root.page.goto(address)
+        if crowded := await root.page.evaluate(_CROWDED):
+            found[address] = crowded
+    assert not found
+
+
+async def test_on_a_phone_what_explains_a_page_is_read_without_scrolling_sideways(
+    people: People, things: dict[str, str]
+) -> None:
+    page = (await people("root", viewport={"width": 390, "height": 844})).page
+    await page.goto("/calendar?as=table")
+    box = await page.locator(".calendar-table caption span").bounding_box()
+    assert box is not None
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 390
+    # The last step of a running job is what it does now.
+    await page.goto(f"/jobs/{things['job_id']}")
+    steps = page.locator(".of-life li")
+    await expect(steps).to_have_count(3)
+    life, last = await page.locator(".of-life").bounding_box(), await steps.last.bounding_box()
+    assert life is not None
+    assert last is not None
+    assert last["y"] + last["height"] <= life["y"] + life["height"]
+
+
 async def test_on_a_phone_tab_goes_to_nothing_out_of_sight(people: People, things: dict[str, str]) -> None:
     """Heads of tables are for screen readers alone there; what they do, the form above them does."""
     root = await people("root", viewport={"width": 390, "height": 844})
