@@ -30,6 +30,9 @@ class BarKind(StrEnum):
     OUT = "out"
 
 
+_MANY = {BarKind.JOB: "jobs", BarKind.BOOKING: "bookings", BarKind.MAINTENANCE: "maintenance windows"}
+
+
 @dataclass(frozen=True, slots=True)
 class Bar:
     """[start, end) of a GPU, within the window. `until` is the real end, None where it has none.
@@ -197,5 +200,10 @@ def _out_of_use(start: int, end: int) -> Bar:
 def _joined(bars: Sequence[Bar]) -> Bar:
     if len(bars) == 1:
         return bars[0]
-    words = f"{len(bars)} reservations, close to each other"
-    return Bar(bars[0].start, bars[-1].end, bars[-1].until, BarKind.TAKEN, f"{len(bars)} reservations", words)
+    kinds = {bar.kind for bar in bars}
+    kind = kinds.pop() if len(kinds) == 1 else BarKind.TAKEN
+    label = f"{len(bars)} {_MANY.get(kind, 'jobs and bookings')}"
+    planned = all(bar.planned for bar in bars)
+    return Bar(
+        bars[0].start, bars[-1].end, bars[-1].until, kind, label, f"{label}, close to each other", planned=planned
+    )

@@ -160,6 +160,20 @@ def test_a_gap_that_can_be_seen_stays_one() -> None:
     assert [(bar.start, bar.end) for bar in at_most_bars([*bars, last], 1000)] == [(0, 59), (119, 1000)]
 
 
+def test_bars_that_are_one_say_what_they_are_and_keep_its_colour() -> None:
+    def drawn(*kinds: BarKind) -> Bar:
+        bars = [Bar(2 * at, 2 * at + 1, 1, kinds[at % len(kinds)], "r", "r", planned=True) for at in range(30)]
+        [one] = at_most_bars(bars, 10_000)
+        return one
+
+    assert (drawn(BarKind.JOB).label, drawn(BarKind.JOB).kind) == ("30 jobs", BarKind.JOB)
+    assert drawn(BarKind.JOB).planned
+    assert drawn(BarKind.BOOKING).label == "30 bookings"
+    both = drawn(BarKind.JOB, BarKind.BOOKING)
+    assert (both.label, both.kind) == ("30 jobs and bookings", BarKind.TAKEN)
+    assert "jobs and bookings, close to each other" in both.words
+
+
 def test_few_gpus_have_a_row_each_and_many_a_row_for_each_node() -> None:
     few = choose_rows(cards_of([], 16), {}, 1, 1, START)
     assert (few.by, len(few.rows), few.left_out) == (By.CARD, 16, 0)
