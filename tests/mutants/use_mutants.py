@@ -4,7 +4,6 @@ from tests.mutants.mutant import Mutant
 
 ANSWERS = "reservation_core/adapters/local/gpu_use/nvml_answers.py"
 INSTANCES = "reservation_core/adapters/local/gpu_use/mig_instances.py"
-TOLD = "reservation_core/adapters/kubernetes/nodes/told_samples.py"
 XID_EVENTS = "reservation_core/adapters/local/gpu_use/xid_events.py"
 CALLS = "reservation_core/adapters/local/gpu_use/bounded_calls.py"
 STORE = "reservation_core/adapters/postgres/gpu_use/gpu_use.py"
@@ -29,7 +28,6 @@ OF_IDLE_JOBS = "tests/unit/reservation_core/domain/jobs/test_idle_jobs.py"
 OF_WATCH = "tests/integration/reservation_core/usecases/gpu_use/test_watch_idle.py"
 OF_SAMPLER = "tests/unit/reservation_core/adapters/local/gpu_use/test_nvml_sampler.py"
 OF_INSTANCES = "tests/unit/reservation_core/adapters/local/gpu_use/test_mig_instances.py"
-OF_TOLD = "tests/unit/reservation_core/adapters/kubernetes/nodes/test_told_samples.py"
 OF_STORE = "tests/integration/reservation_core/adapters/postgres/gpu_use/test_gpu_use.py"
 
 USE_OF_GPUS = (
@@ -80,22 +78,6 @@ USE_OF_GPUS = (
         "if key not in self._hanging or not self._hanging[key].is_alive():",
         "if True:",
         (f"{OF_SAMPLER}::test_a_gpu_that_hangs_has_no_sample_and_costs_one_thread",),
-    ),
-    Mutant(
-        "an Xid error is lost with an answer",
-        "An Xid error whose answer is lost is told again, with its time",
-        TOLD,
-        "            if one.number not in self._taken\n",
-        "            if False\n",
-        (f"{OF_TOLD}::test_each_error_is_taken_once_at_its_time_whatever_answers_are_lost",),
-    ),
-    Mutant(
-        "an Xid error that is told again is another one",
-        "An Xid error that a new leader is told again is counted once",
-        HEALTH_SQL,
-        "f.ecc_errors IS NOT NULL OR NOT EXISTS",
-        "true OR NOT EXISTS",
-        (f"{OF_HEALTH}::test_an_xid_error_that_is_told_again_is_one_error",),
     ),
     Mutant(
         "a sample that is not known is stored as zero",

@@ -10,8 +10,6 @@ PROGRAM_XIDS = frozenset({13, 31, 43, 45, 68, 69, 94})
 """Xid errors that programs cause, or that end a program and leave the GPU as it is, by NVIDIA's catalogue."""
 GAP = timedelta(minutes=1)
 """Errors less than this after the first of an occasion belong to it: one fault is reported several times."""
-SAME_XID = timedelta(seconds=8)
-"""Mentions of one Xid error of a GPU differ by less: agents tell it again with its age, and answers take up to 5 s."""
 ECC_FROM = timedelta(minutes=5)
 """How old the count before may be from which the growth of ECC errors is told."""
 _NAMED = 5

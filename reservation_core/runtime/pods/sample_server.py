@@ -7,7 +7,7 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.responses import Response
 
-from reservation_core.adapters.kubernetes.nodes.told_samples import ToldSample, XidMemory
+from reservation_core.domain.gpu_use.samples import GpuSample
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.gpu_use import GpuSampler
 
@@ -16,11 +16,10 @@ _LASTS_S = 0.9
 
 
 def create_app(sampler: GpuSampler | None, clock: Clock) -> FastAPI:
-    """The ASGI application. `GET /samples` answers a JSON array of objects as `ToldSample`, empty without a driver."""
+    """The ASGI application. `GET /samples` answers a JSON array of objects as `GpuSample`, empty without a driver."""
     app = FastAPI(title="GPU Dev Server: node agent", docs_url=None, redoc_url=None, openapi_url=None)
     looking = asyncio.Lock()
-    last: Sequence[ToldSample] = ()
-    xids = XidMemory()
+    last: Sequence[GpuSample] = ()
     lasts_until = 0.0
 
     @app.get("/samples")
@@ -29,8 +28,7 @@ def create_app(sampler: GpuSampler | None, clock: Clock) -> FastAPI:
         async with looking:
             time = asyncio.get_running_loop().time
             if sampler is not None and time() >= lasts_until:
-                at = clock.now()
-                last = xids.told(await sampler.look(at), at, time())
+                last = await sampler.look(clock.now())
                 lasts_until = time() + _LASTS_S
         return Response(msgspec.json.encode(last), media_type="application/json")
 

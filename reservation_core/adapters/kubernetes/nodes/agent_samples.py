@@ -5,6 +5,7 @@ The API server says which pod is the agent of which node, so an agent speaks of 
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from ipaddress import ip_address
 from typing import Annotated, Any
@@ -17,7 +18,6 @@ from reservation_core.adapters.kubernetes.api_server.list_and_watch import list_
 from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, as_mapping
 from reservation_core.adapters.kubernetes.api_server.refusals import explained
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
-from reservation_core.adapters.kubernetes.nodes.told_samples import TakenXids, ToldSample
 from reservation_core.domain.gpu_use.samples import GpuSample
 from reservation_core.ports.cluster import ClusterUnavailableError
 
@@ -29,11 +29,10 @@ _LIST_EVERY_S = 60.0
 _LIST_AGAIN_S = 5.0
 _CONNECTIONS = 1024
 _MOST_BYTES = 2**19
-_MOST_GPUS = 256
-"""With MIG instances, and GPUs that had errors and have no sample now."""
+_MOST_GPUS = 128
 _NAMED = 10
 _log = structlog.get_logger(__name__)
-_decoder = msgspec.json.Decoder(Annotated[list[ToldSample], msgspec.Meta(max_length=_MOST_GPUS)])
+_decoder = msgspec.json.Decoder(Annotated[list[GpuSample], msgspec.Meta(max_length=_MOST_GPUS)])
 
 
 class AgentSamples:
@@ -47,7 +46,6 @@ class AgentSamples:
         self._agents: Mapping[str, str] = {}
         self._list_at = 0.0
         self._silent: frozenset[str] = frozenset()
-        self._xids: dict[str, TakenXids] = {}
 
     async def look(self, at: datetime) -> Sequence[GpuSample]:
         """See `ports.gpu_use`. Agents are listed once a minute; without an answer, those of the last list are asked."""
@@ -76,7 +74,6 @@ class AgentSamples:
             _log.warning("the node agents could not be listed", why=str(problem))
         else:
             self._agents = dict(agents)
-            self._xids = {node: taken for node, taken in self._xids.items() if node in self._agents}
             self._list_at = now + _LIST_EVERY_S
 
     async def _ask(self, node: str, host: str, at: datetime) -> list[GpuSample] | None:
@@ -89,7 +86,7 @@ class AgentSamples:
                     body += chunk
                     if len(body) > _MOST_BYTES:
                         return None
-            return self._xids.setdefault(node, TakenXids()).take(_decoder.decode(body), at, node)
+            return [replace(sample, at=at, node=node) for sample in _decoder.decode(body)]
         except (aiohttp.ClientError, TimeoutError, msgspec.MsgspecError, ValueError, RecursionError):
             return None  # whatever an agent answers: the others are not concerned
 

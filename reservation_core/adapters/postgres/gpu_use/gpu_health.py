@@ -12,7 +12,7 @@ from reservation_core.adapters.postgres.connection.queues import Queue
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.contracts.queue_messages import JobMessage
 from reservation_core.domain.event_kinds import JobEventKind
-from reservation_core.domain.gpu_use.gpu_errors import ECC_FROM, SAME_XID, GpuError
+from reservation_core.domain.gpu_use.gpu_errors import ECC_FROM, GpuError
 from reservation_core.domain.gpu_use.gpu_speeds import SpeedOfHour, SpeedSlice
 from reservation_core.domain.gpu_use.samples import GpuSample
 from reservation_core.domain.model import GpuCondition
@@ -39,7 +39,6 @@ class GpuHealth(StatementRunner):
                 xids=[sample.xid for _, sample in telling],
                 ecc_counts=[sample.ecc_uncorrected for _, sample in telling],
                 ecc_from=ECC_FROM,
-                same_xid=SAME_XID,
             )
 
     async def errors(self, since: datetime) -> dict[int, list[GpuError]]:

@@ -2,8 +2,7 @@
 
 -- name: note_gpu_errors
 -- Keep the errors among samples that were just stored: Xid errors, and counts of ECC errors that grew since the sample before, if
--- that is recent. By key for each of these few samples. An Xid error that is here already, within the time in which mentions of one
--- error differ, is that error: a leader that begins is told again what the leader before was told.
+-- that is recent. By key for each of these few samples.
 INSERT INTO gpu_errors (gpu_id, at, uuid, xid, ecc_errors)
 SELECT f.gpu_id, f.at, f.uuid, f.xid, f.ecc_errors
 FROM (
@@ -17,10 +16,6 @@ FROM (
     ) p ON true
 ) f
 WHERE num_nonnulls(f.xid, f.ecc_errors) > 0
-  AND (f.ecc_errors IS NOT NULL OR NOT EXISTS (
-      SELECT FROM gpu_errors e
-      WHERE e.gpu_id = f.gpu_id AND e.uuid = f.uuid AND e.xid = f.xid
-        AND e.at > f.at - CAST(:same_xid AS interval) AND e.at < f.at + CAST(:same_xid AS interval)))
 ON CONFLICT (gpu_id, at) DO NOTHING;
 
 -- name: gpu_errors_since

@@ -15,7 +15,6 @@ from reservation_core.adapters.local.gpu_use.nvml_sampler import NvmlSampler
 from reservation_core.domain.errors import ForbiddenError, NotFoundError
 from reservation_core.domain.gpu_use.gpu_errors import ERRORS_KEPT, QuarantineRule
 from reservation_core.domain.gpu_use.gpu_speeds import SLICE, SpeedTally
-from reservation_core.domain.gpu_use.samples import GpuSample
 from reservation_core.domain.model import JobStatus, Role
 from reservation_core.domain.notices.kinds import Notice, NoticeChannel
 from reservation_core.ports.nodes.inventory import NodeView
@@ -200,18 +199,6 @@ async def test_a_faulty_gpu_in_mig_mode_takes_its_instances_out_of_use(
             await health.pass_minutes(5, xids=(OFF_THE_BUS, 0))
         assert await health.watch.look() == HealthReport(quarantined=["a/0", "a/1"])
     assert await health.value("SELECT count(DISTINCT gpu_id) FROM gpu_samples WHERE utilisation IS NULL") == 2
-
-
-async def test_an_xid_error_that_is_told_again_is_one_error(health: Health) -> None:
-    await health.pass_minutes(1)
-    now = health.world.clock.now()
-    for seconds in (0, 0, 3, -7, 30):
-        error = GpuSample("GPU-test-0", now - timedelta(seconds=30 - seconds), xid=OFF_THE_BUS)
-        await store_samples(health.world.uow, [error])
-    await store_samples(health.world.uow, [GpuSample("GPU-test-1", now, xid=OFF_THE_BUS)])
-    await store_samples(health.world.uow, [GpuSample("GPU-test-0", now - timedelta(seconds=29), xid=UNCONTAINED)])
-    counts = "SELECT string_agg(gpu_id || ' ' || xid, ',' ORDER BY gpu_id, at) FROM gpu_errors"
-    assert await health.value(counts) == "1 79,1 95,1 79,2 79"
 
 
 PEOPLE = [("root", Role.ADMIN), ("bob", Role.USER), ("alice", Role.USER)]
