@@ -1,6 +1,7 @@
 """Instances of a GPU in MIG mode, and how busy they are."""
 
 import time
+from contextlib import suppress
 from functools import partial
 from math import isfinite
 from typing import Any
@@ -58,7 +59,7 @@ class InstanceCounters:
             if counters is not None and now - read_at <= _LONGEST_S:
                 busy = self._busy(earlier, counters)
                 found |= {} if busy is None else {instance: busy}
-            self._nvml.nvmlGpmSampleFree(earlier)
+            self._free(earlier)
         return found
 
     def _is_supported(self, handle: Any) -> bool:
@@ -69,12 +70,19 @@ class InstanceCounters:
 
     def _counters(self, handle: Any, instance: int) -> Any:
         nvml = self._nvml
-        counters = nvml.nvmlGpmSampleAlloc()
+        try:
+            counters = nvml.nvmlGpmSampleAlloc()
+        except nvml.NVMLError:
+            return None
         try:
             return nvml.nvmlGpmMigSampleGet(handle, instance, counters)
         except nvml.NVMLError:
-            nvml.nvmlGpmSampleFree(counters)
+            self._free(counters)
             return None
+
+    def _free(self, counters: Any) -> None:
+        with suppress(self._nvml.NVMLError):
+            self._nvml.nvmlGpmSampleFree(counters)
 
     def _busy(self, earlier: Any, counters: Any) -> float | None:
         nvml = self._nvml

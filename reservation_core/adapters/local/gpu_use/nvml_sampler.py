@@ -61,9 +61,10 @@ class NvmlSampler:
                 continue
             for whose, answer in answers.items():
                 self._note(whose, answer)
-            samples += [answer for answer in answers.values() if isinstance(answer, GpuSample)]
-            if isinstance(answers[_name(index)], GpuSample):
-                self._gpus[index].xids.told()
+            good = [answer for answer in answers.values() if isinstance(answer, GpuSample)]
+            samples += good
+            if good:
+                self._gpus[index].xids.forget()
         return samples
 
     def _count(self) -> int:

@@ -12,7 +12,7 @@ _NO_INSTANCE = 0xFFFFFFFF
 
 
 class XidEvents:
-    """Keeps what the driver says, which says it once, until it was told: a look may fail after it was read."""
+    """Keeps what the driver says once until a sample has it: a look may fail after it was read."""
 
     def __init__(self, nvml: Any) -> None:
         self._nvml = nvml
@@ -40,7 +40,7 @@ class XidEvents:
                 self._xids[instance] = worse_xid(self._xids.get(instance), xid)
 
     def of_gpu(self) -> int | None:
-        """The last Xid error, of any instance, one of the GPU's own first; None: none, or no events are reported."""
+        """An Xid error of any instance, the GPU's own before those of programs; None: none, or none are reported."""
         worst = None
         for xid in self._xids.values():
             worst = worse_xid(worst, xid)
@@ -51,8 +51,8 @@ class XidEvents:
         own, common = self._xids.get(instance), self._xids.get(_NO_INSTANCE)
         return own if common is None else worse_xid(own, common)
 
-    def told(self) -> None:
-        """Forget what was read: samples have it now."""
+    def forget(self) -> None:
+        """Samples have what was read."""
         self._xids.clear()
 
     def _registered(self, handle: Any) -> Any:

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pynvml
 import pytest
 from structlog.testing import capture_logs
 
@@ -180,3 +181,26 @@ async def test_an_xid_that_comes_with_a_failed_look_is_told_by_the_next(make: Ma
     driver.put("missing", 0, 0)
     assert (await look(sampler))[WHOLE].xid == 79
     assert (await look(sampler))[WHOLE].xid is None
+
+
+async def test_an_xid_is_told_once_also_where_the_whole_gpu_has_no_sample(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, sampler = make(*GPM), NvmlSampler(PATIENT_S)
+    await look(sampler)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetPowerUsage", lambda _handle: 11_000_000)
+    driver.put("xids", 0, 79)
+    told = [{uuid: sample.xid for uuid, sample in (await look(sampler)).items()} for _ in range(2)]
+    assert told == [{FIRST: 79, SECOND: 79}, {FIRST: None, SECOND: None}]
+
+
+async def test_counters_for_which_there_is_no_room_take_no_sample(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(*GPM)
+    sampler = NvmlSampler(PATIENT_S)
+    await look(sampler)
+
+    def fail() -> None:
+        raise pynvml.NVMLError(UNKNOWN)
+
+    monkeypatch.setattr(pynvml, "nvmlGpmSampleAlloc", fail)
+    assert list(await look(sampler)) == ALL
