@@ -48,8 +48,8 @@ class _Forking:
         self._one_at_a_time = Lock()
         self._asked = 0
 
-    def ask(self, **question: Any) -> Any:
-        """Its answer."""
+    def ask(self, **question: Any) -> tuple[int, Any]:
+        """The question's number, and the answer."""
         with self._one_at_a_time:
             if self._process is None:
                 self._process = subprocess.Popen(
@@ -67,7 +67,7 @@ class _Forking:
             while True:  # who was interrupted has left the answer
                 number, answer = json.loads(self._process.stdout.readline())
                 if number == self._asked:
-                    return answer
+                    return number, answer
 
     def end(self) -> None:
         """End it; what it has started stays."""
@@ -93,13 +93,14 @@ class PreparedProcess:
     """`python -m MODULE ARGUMENTS`, in the repository with this environment, writing to the end of `log`."""
 
     def __init__(self, module: str, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
-        self.pid: int = _forking.ask(start=[module, *arguments], environment=dict(environment), log=str(log))
+        asked = {"start": [module, *arguments], "environment": dict(environment), "log": str(log)}
+        self._start, self.pid = _forking.ask(**asked)
         self._ended: int | None = None
 
     def poll(self) -> int | None:
         """How it ended, as subprocess says it (-9: killed); None while it runs."""
         if self._ended is None:
-            self._ended = _forking.ask(ended=self.pid)
+            _, self._ended = _forking.ask(ended=self._start)
         return self._ended
 
     def send_signal(self, number: signal.Signals) -> None:
@@ -138,6 +139,7 @@ def _fork_what_is_asked_for() -> None:
     """Load, and answer; returns in each process that is forked, and when nobody asks any more."""
     for module in LOADED:
         import_module(module)
+    running: dict[int, int] = {}
     ended: dict[int, int] = {}
 
     def note_ends(_number: int, _frame: FrameType | None) -> None:
@@ -148,7 +150,7 @@ def _fork_what_is_asked_for() -> None:
                 return
             if not pid:
                 return
-            ended[pid] = os.waitstatus_to_exitcode(status)
+            ended[running.pop(pid)] = os.waitstatus_to_exitcode(status)
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for those who ask
     signal.signal(signal.SIGCHLD, note_ends)
@@ -156,7 +158,7 @@ def _fork_what_is_asked_for() -> None:
         question = json.loads(line)
         answer: int | None
         if "start" in question:
-            # Its end is noted after it is known not to be that of an earlier process with its number.
+            # Numbers of processes are used again: its end is that of this start.
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
             answer = os.fork()
             if not answer:
@@ -165,7 +167,7 @@ def _fork_what_is_asked_for() -> None:
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
                 _become(question["start"], question["environment"], question["log"])
                 return
-            ended.pop(answer, None)
+            running[answer] = question["number"]
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         else:
             answer = ended.get(question["ended"])

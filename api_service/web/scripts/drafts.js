@@ -88,7 +88,7 @@ function saveDrafts() {
 
 function fill(form, { at, fields }) {
   for (const [name, field] of fieldsOf(form)) {
-    if (!(name in fields)) continue;
+    if (!(name in fields) || isChanged([name, field])) continue; // it was typed before this script came
     if (isBox(field)) field.checked = fields[name];
     else if (!(field instanceof HTMLSelectElement) || [...field.options].some(({ value }) => value === fields[name])) field.value = fields[name];
     field.closest("details")?.setAttribute("open", "");
@@ -141,17 +141,14 @@ export function noteSent(form, submitter) {
   const action = actionOf(form);
   if (action === "/sign-out") dropDrafts();
   // A button with an address of its own only checks what was typed.
-  const other = submitter?.getAttribute("formaction") ?? null;
-  write(SENT, { key: keyOf(form).key, action, to: other ?? action, checked: other !== null });
+  write(SENT, { key: keyOf(form).key, action, checked: submitter?.hasAttribute("formaction") ?? false });
 }
 
-/** Whether this page is the answer to what was sent, and not one that was opened after no answer came, or after one that
- * was left before this script ran: what is accepted leads on, what is refused stands where it was sent to. */
-function isAnswer({ key, to }) {
-  const [{ type, redirectCount }] = performance.getEntriesByType("navigation");
+/** Whether this page is the answer to what was sent, and not one that was opened after no answer came. */
+function isAnswer(key) {
+  const [{ type }] = performance.getEntriesByType("navigation");
   if (type === "reload") return `${location.pathname}${location.search}` !== pageOf(key);
-  const led = redirectCount > 0 || location.pathname === new URL(to, location.href).pathname;
-  return type === "navigate" && led && document.referrer.startsWith(`${location.origin}/`);
+  return type === "navigate" && document.referrer.startsWith(`${location.origin}/`);
 }
 
 /** Fill forms in with what was typed before, and keep what is typed. Returns the address that was sent to last. */
@@ -160,7 +157,7 @@ export function keepDrafts() {
   const sent = read(SENT);
   write(SENT, null);
   const drafts = readDrafts();
-  if (sent !== null && isAnswer(sent)) {
+  if (sent !== null && isAnswer(sent.key)) {
     if (refused !== undefined) focusOnRefusal();
     if (refused !== undefined || sent.checked) keepRefused(sent.key, drafts);
     else if (user !== "") delete drafts[sent.key];
