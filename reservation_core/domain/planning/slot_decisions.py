@@ -74,8 +74,12 @@ def plan_slots(
             break
         last = entry
         decided += search.plan_slot(entry[1])
-    # The last decision on a job stands where it was made: quotas are asked about them in this order.
-    decided = list(reversed({slot.id: slot for slot in reversed(decided)}.values()))
+    # The last decision on a job stands, where it was made: quotas are asked about them in this order.
+    last_of: dict[str, PlannedSlot] = {}
+    for slot in decided:
+        last_of.pop(slot.id, None)
+        last_of[slot.id] = slot
+    decided = list(last_of.values())
     for slot in decided:
         if slot.id in queue.jobs:
             picture.set_slotted(queue.jobs[slot.id], bool(slot.gpus))

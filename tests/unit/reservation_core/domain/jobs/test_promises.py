@@ -7,10 +7,13 @@ from random import Random
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.model import Node
 from reservation_core.domain.plan import Commitment, PlanningSnapshot
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
+from reservation_core.domain.planning.standings import BY_AREA
 from reservation_core.domain.policy.limits import UNLIMITED, Policy, PolicyRule, Relaxation, RuleName, Rules, Scope
+from reservation_core.domain.request_terms import Share
 from tests.examples import examples
 from tests.unit.reservation_core.domain.planning.simulation import MANY, Simulation
 from tests.unit.reservation_core.domain.planning.worlds import MINUTE, T0, TYPES, at, job, node
@@ -154,3 +157,54 @@ def test_the_next_of_a_booking_get_their_slots_in_the_next_part() -> None:
         parts += [[slot.id for slot in plan.slots]] if plan.slots else []
         more = plan.more
     assert parts == [["job-1", "job-2"], ["job-3", "job-4"], ["job-5"]]
+
+
+def test_what_is_told_of_a_slot_that_was_moved_twice_is_where_it_is() -> None:
+    """One that moved, and moved again as another came between, stands with all others where it was told."""
+    runs = [Commitment("job-1", gpu, T0, at(8), held=True) for gpu in (0, 1, 2)]
+    slots = [Commitment("job-3", 0, at(8), at(34), held=False, planned=True)]
+    slots += [Commitment("job-4", gpu, at(9), at(16), held=False, planned=True) for gpu in (1, 2, 3)]
+    slots += [Commitment("job-5", gpu, at(16), at(19), held=False, planned=True) for gpu in (1, 3)]
+    asked = (job(3, 1, minutes=26), job(4, 3, minutes=7), job(5, 2, minutes=3))
+    waiting = tuple(replace(one, submitted_at=to_micros(T0)) for one in asked)
+    picture = CalendarPicture(PlanningSnapshot((node("n0", 4),), (*runs, *slots), waiting, frozenset({"h100", None})))
+    picture.common.set_orders(BY_AREA)
+    assert picture.plan_starts(T0, MANY) == []
+    told = picture.plan_slots(T0, MANY, MANY).slots
+    assert [slot.id for slot in told] == ["job-3", "job-4", "job-5"]
+    for slot in told:
+        assert {gpu.gpu_id for gpu in slot.gpus} == {gpu for gpu, _ in picture.common.ledger.by_reservation[slot.id]}
+
+
+def test_what_a_former_slot_gives_back_is_for_those_without_one() -> None:
+    small = replace(node("n0", 1), cpu_milli=2000)
+    booked = Commitment("bkg-1", 0, T0, at(60), held=False)
+    former = Commitment("job-5", 0, at(10), at(60), held=False, planned=True, booking_id="bkg-1")
+    greedy = replace(job(5, minutes=100), booking_id="bkg-1", share=Share(6000))
+    first, second = (replace(job(seq, minutes=20), booking_id="bkg-1") for seq in (1, 2))
+    snapshot = PlanningSnapshot((small,), (booked, former), (greedy, first, second), frozenset({"h100", None}))
+    picture = CalendarPicture(snapshot)
+    assert picture.plan_starts(T0, MANY) == []
+    assert picture.plan_slots(T0, MANY, 1).more
+    for gone in (greedy, second):
+        picture.set_reservation(gone.id, None, ())
+    started = [
+        start.id
+        for _ in range(4)
+        for start in (*picture.plan_starts(T0, MANY), *picture.plan_slots(T0, MANY, MANY).slots)
+    ]
+    assert started == ["job-1"]
+
+
+def test_a_booking_knows_the_pods_that_the_planner_has_just_started_on_its_gpus() -> None:
+    booked = Commitment("bkg-1", 0, at(10), at(60), held=False)
+    within = replace(job(1, minutes=5), booking_id="bkg-1")
+    before = PlanningSnapshot((node("n0", 1),), (booked,), (within,), frozenset({"h100", None}))
+    picture = CalendarPicture(before)
+    assert picture.plan_starts(T0, MANY) == []
+    picture.plan_slots(T0, MANY, MANY)
+    picture.set_reservation("job-2", job(2), ())
+    assert [start.id for start in picture.plan_starts(T0, MANY)] == ["job-2"]
+    assert picture.plan_starts(at(10), MANY) == []  # nobody has said that its pod is over
+    picture.set_reservation("job-2", None, ())
+    assert [start.id for start in picture.plan_starts(at(10), MANY)] == ["job-1"]
