@@ -119,7 +119,7 @@ class BookingPool:
         small = frozenset() if job is None else too_small(job, self._whole)
         able = None if job is None else placeable(job, small, self._part)
         too_few = {gpu.id for node in self._part if node.name in small for gpu in node.gpus}
-        self._freed = self._freed or reservation_id in picture.ledger.by_reservation
+        self._freed = self._freed or _gives_back(picture.ledger.by_reservation.get(reservation_id, ()), rows)
         self._free_former(picture, reservation_id)
         if any(row.planned and row.gpu_id in too_few for row in rows):
             name = _FORMER + reservation_id
@@ -131,6 +131,7 @@ class BookingPool:
     def _free_former(self, picture: Picture, job_id: str) -> None:
         if job_id in self._former:
             self._former.remove(job_id)
+            self._freed = True
             picture.set_reservation(_FORMER + job_id, None, ())
 
     def _note(self, picture: Picture, placed: Start | PlannedSlot, *, held: bool) -> None:
@@ -215,3 +216,12 @@ class BookingPool:
             WaitEstimate(job.id, place, share_too_small(self.booking_id, job.share or UNSAID), None)
             for place, job in enumerate(greedy, len(answer) + 1)
         ]
+
+
+def _gives_back(before: Iterable[tuple[int, Row]], rows: Iterable[Commitment]) -> bool:
+    """Whether a job has any GPU no longer, or for less time than before."""
+    spans = {row.gpu_id: (to_micros(row.start), to_micros(row.end)) for row in rows}
+    return any(
+        gpu_id not in spans or end > spans[gpu_id][1] or (not held and start < spans[gpu_id][0])
+        for gpu_id, (start, end, held, _) in before
+    )

@@ -124,6 +124,8 @@ class CalendarPicture:
     def plan_starts(self, now: datetime, limit: int) -> list[Start]:
         """Decide which jobs start now, at most `limit`; the decision is applied to this picture at once."""
         starts = plan_starts(self.common, now, limit)
+        for start in starts if self._bookings else ():
+            self._note_gpus_of(start.id, ())
         for pool in list(self._bookings.values()):
             pool.note_time(to_micros(now))
             if len(starts) < limit and pool.changed and pool.waiting:
@@ -133,6 +135,7 @@ class CalendarPicture:
                 within = pool.plan_starts(self._picture_of(pool, now), now, limit - len(starts))
                 for start in within:
                     self.common.set_reservation(start.id, None, pool.rows[start.id])
+                    self._note_gpus_of(start.id, ())
                 starts += within
         return starts
 

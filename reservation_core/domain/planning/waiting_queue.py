@@ -131,8 +131,8 @@ class WaitingQueue:
 
     `ends` holds, for each requested type of which only the first part is in memory, the key of the last job of that
     part: jobs after it are in the database and come by a refill. `slotted` are the ids of jobs with a slot; they are in
-    memory wherever they stand, and start in it. `held` are jobs that a quota holds back, `barred` those that it would
-    never let start. `promises` are promised starts by job. `arrivals` came, or were released, since the last pass.
+    memory wherever they stand, and start in it. `held` are jobs that a quota holds back, `barred` those for which
+    there is no time. `promises` are promised starts by job. `arrivals` came, or were released, since the last pass.
     `owners` are those of all jobs that it ever had.
     """
 
@@ -289,7 +289,7 @@ class WaitingQueue:
             self._mark(job, self.held)
 
     def bar(self, job: Waiting) -> None:
-        """Note that a quota would never let a job start: `hold_barred` holds it back."""
+        """Note that there is no time at which a job could start: `hold_barred` holds it back."""
         self.barred.add(job.id)
 
     def hold_barred(self) -> None:
