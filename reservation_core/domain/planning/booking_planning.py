@@ -220,8 +220,9 @@ class BookingPool:
 
 def _gives_back(before: Iterable[tuple[int, Row]], rows: Iterable[Commitment]) -> bool:
     """Whether a job has any GPU no longer, or for less time than before."""
-    spans = {row.gpu_id: (to_micros(row.start), to_micros(row.end)) for row in rows}
-    return any(
-        gpu_id not in spans or end > spans[gpu_id][1] or (not held and start < spans[gpu_id][0])
-        for gpu_id, (start, end, held, _) in before
-    )
+    after = {row.gpu_id: row for row in rows}
+    for gpu_id, (start, end, held, _) in before:
+        row = after.get(gpu_id)
+        if row is None or to_micros(row.end) < end or (to_micros(row.start) > start and not (held and row.held)):
+            return True
+    return False
