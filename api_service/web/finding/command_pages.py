@@ -8,7 +8,8 @@ from api_service.web.finding.site_pages import SITE_PAGES, SitePage
 _SENTENCES = re.compile(r"(?<=[.!?]) (?=\S)")
 _COMMAND = re.compile(r"`gpu-dev ([^`]+)`")
 _SAYS_MORE = re.compile(r"[;(]|, or |`[^`]*`,")
-_OPEN_AGAIN = re.compile(r"`gpu-dev nodes (uncordon|unfence) [^`]+`")
+_OPENED = {"uncordon": "uncordoned", "unfence": "unfenced"}
+_OPEN_AGAIN = re.compile(rf"`gpu-dev nodes ({'|'.join(_OPENED)}) [^`]+`")
 _ADDRESSES = {
     "list": "/jobs",
     "book list": "/bookings",
@@ -34,7 +35,7 @@ def without_commands(text: str) -> str:
 
 def text_of_pages(text: str) -> str:
     """The reason of a closed node, which names its command in the middle of a sentence; other texts stay."""
-    return _OPEN_AGAIN.sub(lambda found: f"it is {found[1]}ed".replace("ceed", "ced"), text)
+    return _OPEN_AGAIN.sub(lambda found: f"it is {_OPENED[found[1]]}", text)
 
 
 def pages_for(text: str) -> Sequence[SitePage]:
