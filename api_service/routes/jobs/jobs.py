@@ -213,8 +213,7 @@ async def cancel_job(request: Request, services: Served, caller: Caller, job_id:
     """End a job: at once while it waits, by SIGTERM, a grace period and SIGKILL while it runs."""
     expected = expected_version(request)
     now = services.runtime.clock.now()
-
-    done: list[JobView] = []
+    done: list[JobView] = []  # of the last try
 
     async def act(uow: UnitOfWork) -> JobView:
         done[:] = [await cancel(uow, caller, job_id, expected, now)]
