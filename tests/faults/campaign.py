@@ -128,8 +128,8 @@ FROM start_promises
 """
 
 
-# What was allotted, and not what the stamps say: a step that nobody lived to see lies between two of these. A job whose
-# booking was over before anybody had seen it run was allotted what was left of the booking.
+# The time that a job was given, by its row: between two stamps of its events the clock may have stepped. A job whose
+# booking ended before any processor saw the job run had what was left of the booking, which its row does not say.
 _EXPIRED = """
 SELECT id, attempt, nodes, extract(epoch FROM least(duration, ends_at - started_at)) AS allotted_s FROM reservations
 WHERE status = 'expired' AND (booking_id IS NULL OR started_at IS NOT NULL)
