@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 from random import Random
 
+import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
@@ -208,3 +209,27 @@ def test_a_booking_knows_the_pods_that_the_planner_has_just_started_on_its_gpus(
     assert picture.plan_starts(at(10), MANY) == []  # nobody has said that its pod is over
     picture.set_reservation("job-2", None, ())
     assert [start.id for start in picture.plan_starts(at(10), MANY)] == ["job-1"]
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        Commitment("job-1", 0, T0, at(30), held=True, booking_id="bkg-1"),
+        Commitment("job-1", 0, at(30), at(60), held=False, planned=True, booking_id="bkg-1"),
+    ],
+    ids=["it ends earlier", "it starts later"],
+)
+def test_time_that_a_job_in_a_booking_gives_back_is_for_those_without_a_place(after: Commitment) -> None:
+    booked = Commitment("bkg-1", 0, T0, at(60), held=False)
+    before = Commitment("job-1", 0, T0, at(60), held=True, booking_id="bkg-1")
+    waits, first = (replace(job(seq, minutes=30), booking_id="bkg-1") for seq in (2, 1))
+    snapshot = PlanningSnapshot((node("n0", 1),), (booked, before), (waits,), frozenset({"h100", None}))
+    picture = CalendarPicture(snapshot)
+    assert picture.plan_starts(T0, MANY) == []
+    assert picture.plan_slots(T0, MANY, MANY).slots == []
+    picture.set_reservation("job-1", first if after.planned else None, (after,))
+    found: set[str] = set()
+    for _ in range(4):
+        found.update(start.id for start in picture.plan_starts(T0, MANY))
+        found.update(slot.id for slot in picture.plan_slots(T0, MANY, MANY).slots)
+    assert "job-2" in found
