@@ -114,7 +114,7 @@ web-where-possible:
 	fi
 
 manifests: $(DEV) ## deploy/manifests and the schema of charts/gpu-dev-server, anew
-	@$(PY) -m tests.chart.dev_server_schema
+	@$(PY) -m tests.chart.dev_server.dev_server_schema
 	@$(PY) -m tests.chart.plain_manifests
 
 release: $(DEV) ## prepare release VERSION: version, changelog, tag message; commits and pushes nothing

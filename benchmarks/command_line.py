@@ -7,8 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.figures import Figure
-from benchmarks.references import against
+from benchmarks.measuring.figures import Figure
+from benchmarks.measuring.references import against
 from benchmarks.start_up import standalone
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import httpx
 import psutil
 
-from benchmarks.do_nothing import SERVER, do_nothing
-from benchmarks.figures import Figure
-from benchmarks.references import against
+from benchmarks.measuring.do_nothing import SERVER, do_nothing
+from benchmarks.measuring.figures import Figure
+from benchmarks.measuring.references import against
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 
 ROUNDS = 3

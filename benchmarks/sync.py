@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.figures import Figure
+from benchmarks.measuring.figures import Figure
 from benchmarks.start_up import standalone
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 

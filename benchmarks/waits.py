@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from benchmarks import waits_preemptible
-from benchmarks.figures import Figure
-from benchmarks.waits_plot import draw
-from benchmarks.waits_references import EASY, EASY_SMALL, FIRST, REFERENCES, Asked, waits_of
+from benchmarks.measuring.figures import Figure
+from benchmarks.waiting import preemptible as waits_preemptible
+from benchmarks.waiting.plot import draw
+from benchmarks.waiting.references import EASY, EASY_SMALL, FIRST, REFERENCES, Asked, waits_of
 from reservation_core.domain.model import Node
 from reservation_core.domain.planning.standings import BY_AREA, BY_ARRIVAL, Orders
 from reservation_core.domain.simulation.replay import Replay, TraceJob

@@ -23,8 +23,8 @@ import pytest
 from pytest_postgresql import factories
 from pytest_postgresql.executors import NoopExecutor
 
-from tests.leftovers import end_orderly_when_told_to, folder_in_memory, own_folder
-from tests.prepared_processes import prepared_processes
+from tests.programs.leftovers import end_orderly_when_told_to, folder_in_memory, own_folder
+from tests.programs.prepared_processes import prepared_processes
 
 if TYPE_CHECKING:
     from reservation_core.runtime.wiring import Runtime

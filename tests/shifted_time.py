@@ -14,7 +14,7 @@ import asyncpg
 from reservation_core.domain.cards.node_reports import NodeReport
 from reservation_core.domain.model import PodName, PodSpec, PodStatus, Reason
 from reservation_core.ports.cluster import Cluster, PodListing, TrimmedLogs
-from tests.database_clock import FUNCTIONS_TOO
+from tests.database.database_clock import FUNCTIONS_TOO
 
 _INSTALL = """
 CREATE SCHEMA test_clock;

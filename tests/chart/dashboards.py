@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from functools import cache
 
-from tests.chart.dev_server_values import ALL_ON
+from tests.chart.dev_server.dev_server_values import ALL_ON
 from tests.chart.rendering import JsonObject, one, render
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pydantic import BaseModel
 
 from tests.chart.rendering import JsonObject
-from tests.kubernetes_schemas import validate
+from tests.clusters.kubernetes_schemas import validate
 
 VERSIONS = ("1.25", "1.36")  # the oldest and the newest whose schemas are at hand
 HOSTILE = "x\n  injected: true # '\"{{ .Release.Name }}"

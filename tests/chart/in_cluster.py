@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.chart.dev_server_schema import CHART
+from tests.chart.dev_server.dev_server_schema import CHART
 from tests.chart.rendering import JsonObject, documents_of
 
 _ASKS = "lookup (index . 0) (index . 1) (index . 2) (index . 3)"

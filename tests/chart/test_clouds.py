@@ -13,8 +13,8 @@ from reservation_core.domain.model import Role
 from reservation_core.domain.people.sign_in import ProvedIdentity, SignInMethod, let_in
 from reservation_core.runtime.reading.sign_in_file import SignInFile, parse
 from reservation_core.runtime.settings.auth import AuthSettings
-from tests.chart.dev_server_schema import CHART
-from tests.chart.dev_server_values import CONTROLPLANE, SEEDS_AWS, SEEDS_GCP, file, over, rendered, variables
+from tests.chart.dev_server.dev_server_schema import CHART
+from tests.chart.dev_server.dev_server_values import CONTROLPLANE, SEEDS_AWS, SEEDS_GCP, file, over, rendered, variables
 from tests.chart.in_cluster import rendered_in
 from tests.chart.rendering import JsonObject, one
 

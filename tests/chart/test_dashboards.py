@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft7Validator
 
 from tests.chart.dashboards import dashboards, panels
-from tests.chart.dev_server_values import ALL_ON, over, rendered
+from tests.chart.dev_server.dev_server_values import ALL_ON, over, rendered
 from tests.chart.rendering import JsonObject, one
 
 SCHEMAS = Path(__file__).parent / "grafana_schema"

@@ -6,7 +6,7 @@ from typing import Any
 import helm_python
 import pytest
 
-from tests.chart.dev_server_values import ALL_ON
+from tests.chart.dev_server.dev_server_values import ALL_ON
 from tests.chart.hardening import pod_specs
 from tests.chart.rendering import CHARTS, render
 from tests.chart.tried_values import ADMISSION, BOOKING, SCHEDULER

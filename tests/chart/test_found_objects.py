@@ -3,8 +3,8 @@
 import re
 from typing import Any
 
-from tests.chart.dev_server_schema import CHART
-from tests.chart.dev_server_values import CONTROLPLANE, variables
+from tests.chart.dev_server.dev_server_schema import CHART
+from tests.chart.dev_server.dev_server_values import CONTROLPLANE, variables
 from tests.chart.in_cluster import rendered_in
 from tests.chart.rendering import JsonObject, one
 

@@ -20,7 +20,7 @@ from reservation_core.runtime.loops.loop_metrics import LoopCollector
 from reservation_core.runtime.loops.loops import Loops
 from reservation_core.runtime.reading.reading import ReplicaReads
 from tests.chart.dashboards import panels
-from tests.chart.dev_server_values import ALL_ON, over, templates
+from tests.chart.dev_server.dev_server_values import ALL_ON, over, templates
 from tests.chart.rendering import JsonObject, one, render, selects
 from tests.chart.tried_values import ADMISSION, BOOKING, GIVEN, SCHEDULER
 

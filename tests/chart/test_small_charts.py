@@ -12,10 +12,10 @@ from pod_scheduling.runtime.settings.scheduler import SchedulerSettings
 from pod_scheduling.runtime.settings.webhook import WebhookSettings
 from reservation_core.adapters.certificates.pairs import read_serving
 from reservation_core.runtime.settings.components import CommonSettings
-from tests.certificate_keys import key_fits
 from tests.chart.hardening import VERSIONS, check_objects, check_pods, check_roles, pod_specs
 from tests.chart.rendering import JsonObject, one, render
 from tests.chart.tried_values import ADMISSION, BOOKING, GIVEN, SCHEDULER
+from tests.people.certificate_keys import key_fits
 
 CHARTS = {"gpu-admission": ADMISSION, "gpu-booking": BOOKING, "gpu-scheduler": SCHEDULER}
 # The Secret that a job of theirs may change.

@@ -18,9 +18,9 @@ import httpx
 import pytest
 import structlog
 
-from tests.e2e.lab import Lab, open_lab
-from tests.e2e.ledger import usage
-from tests.e2e.transcript import Examples, Step, Time, Told, Typed, transcript
+from tests.e2e.systems.lab import Lab, open_lab
+from tests.e2e.systems.ledger import usage
+from tests.e2e.systems.transcript import Examples, Step, Time, Told, Typed, transcript
 from tests.waiting import PATIENCE_S, eventually_sync
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "running-a-lab.md").read_text()

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.chart.dashboards import dashboards, panels
-from tests.e2e.system_process import SystemProcess, ended
+from tests.e2e.systems.system_process import SystemProcess, ended
 from tests.waiting import PATIENCE_S, eventually_sync
 
 PROMETHEUS = shutil.which("prometheus")

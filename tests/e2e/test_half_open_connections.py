@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from reservation_core.runtime.open_files import raise_open_files
-from tests.e2e.system_process import SystemProcess, ended
-from tests.prepared_processes import PreparedProcess
+from tests.e2e.systems.system_process import SystemProcess, ended
+from tests.programs.prepared_processes import PreparedProcess
 from tests.waiting import PATIENCE_S, eventually_sync
 
 HALF_OPEN = 1_200

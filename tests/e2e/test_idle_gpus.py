@@ -10,8 +10,8 @@ import httpx
 import psycopg
 import pytest
 
-from tests.e2e.system_process import ROOT, SystemProcess, ended
-from tests.receivers import receiving
+from tests.e2e.systems.system_process import ROOT, SystemProcess, ended
+from tests.network.receivers import receiving
 from tests.waiting import eventually, eventually_sync
 
 IDLE = "at_s,gpu,utilisation\n0,0,0\n0,1,0\n"

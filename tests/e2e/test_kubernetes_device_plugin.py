@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.kubernetes_system import KubernetesSystem, kubernetes_system
+from tests.e2e.systems.kubernetes_system import KubernetesSystem, kubernetes_system
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.nodes import NodeSpec
 from tests.waiting import eventually_sync

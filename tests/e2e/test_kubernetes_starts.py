@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.kubernetes_system import KubernetesSystem, kubernetes_system
+from tests.e2e.systems.kubernetes_system import KubernetesSystem, kubernetes_system
 from tests.kubernetes.api_server import ApiServer
-from tests.kubernetes.kubelet_pods import Way
+from tests.kubernetes.node.pods import Way
 from tests.kubernetes.nodes import NodeSpec
 from tests.waiting import eventually_sync
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.e2e.system_process import SystemProcess
+from tests.e2e.systems.system_process import SystemProcess
 from tests.waiting import eventually_sync
 
 NODES = "a=h100:4;b=h100:4"

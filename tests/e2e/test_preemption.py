@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.system_process import SystemProcess, ended
+from tests.e2e.systems.system_process import SystemProcess, ended
 from tests.waiting import eventually_sync
 
 NOTES_ITS_SIGNALS = """

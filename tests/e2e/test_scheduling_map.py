@@ -15,16 +15,16 @@ import pytest
 
 from reservation_core.adapters.certificates.pairs import Pair
 from tests.chart.plain_manifests import FOLDER
+from tests.clusters.webhook_registration import registered
 from tests.integration.gpu_scheduler.conftest import Starter, running
 from tests.kubernetes.api_client import ApiClient, JsonObject
 from tests.kubernetes.api_server import ApiServer
-from tests.kubernetes.kube_controller_manager import kube_controller_manager_of, started_controllers
-from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.node.kubelet import Kubelet
 from tests.kubernetes.nodes import NodeSpec
+from tests.kubernetes.real.kube_controller_manager import kube_controller_manager_of, started_controllers
+from tests.programs.webhook_process import WebhookProcess, new_pair, webhook_process, write_pair
 from tests.read_yaml import read_all_yaml
 from tests.waiting import eventually
-from tests.webhook_process import WebhookProcess, new_pair, webhook_process, write_pair
-from tests.webhook_registration import registered
 
 NODES = {f"gpu-cluster-worker{number if number > 1 else ''}": f"node{number}" for number in range(1, 5)}
 SEEN = [("node1", "0,1"), ("node2", "2"), ("node3", "0,1,2"), ("node4", "3"), ("node4", "3")]

@@ -16,11 +16,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.e2e.real_kubelet_system import RealKubeletSystem, missing_for_system, real_kubelet_system
+from tests.e2e.systems.real_kubelet_system import RealKubeletSystem, missing_for_system, real_kubelet_system
 from tests.integration.gpu_dev.sessions.conftest import Terminal
 from tests.integration.ssh_gateway.ssh_clients import SshClient
 from tests.kubernetes.api_server import ApiServer
-from tests.ports import own_port
+from tests.programs.ports import own_port
 from tests.waiting import PATIENCE_S, eventually_sync
 
 pytestmark = pytest.mark.skipif(bool(missing_for_system()), reason=missing_for_system() or "all is there")
@@ -108,7 +108,7 @@ class TestWaysIn:
         assert (tmp_path / "back").read_bytes() == (tmp_path / "up").read_bytes()
 
     def test_an_idle_program_costs_the_api_little(self, system: RealKubeletSystem, box: str) -> None:
-        """At most 200 KiB, of which TLS to the API server is a part; see `benchmarks/session_streams.py`."""
+        """At most 200 KiB, of which TLS to the API server is a part; see `benchmarks/sessions/session_streams.py`."""
         api = psutil.Process(system.processes["api_service"].pid)
 
         async def measure() -> float:

@@ -16,9 +16,9 @@ import psycopg
 import pytest
 
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
-from tests.e2e.prepared_home import PreparedHome, prepared_home
-from tests.e2e.system_process import ROOT, SystemProcess, ended
-from tests.prepared_processes import started
+from tests.e2e.systems.prepared_home import PreparedHome, prepared_home
+from tests.e2e.systems.system_process import ROOT, SystemProcess, ended
+from tests.programs.prepared_processes import started
 from tests.waiting import PATIENCE_S, eventually_sync
 
 

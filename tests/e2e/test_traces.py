@@ -11,8 +11,8 @@ import httpx
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from tests.e2e.system_process import SystemProcess, ended
-from tests.receivers import Receiver, receiving
+from tests.e2e.systems.system_process import SystemProcess, ended
+from tests.network.receivers import Receiver, receiving
 from tests.waiting import eventually, eventually_sync
 
 NAMES = ["submit job", "wait for GPUs", "create pods", "start pods"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.system_process import ROOT, SystemProcess
+from tests.e2e.systems.system_process import ROOT, SystemProcess
 from tests.waiting import eventually_sync
 
 HALF = "at_s,gpu,utilisation,memory_used\n0,0,0.5,1000000\n0,1,0,0\n"

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.register_assert_rewrite("tests.faults.invariants", "tests.faults.system")
+pytest.register_assert_rewrite("tests.faults.systems.invariants", "tests.faults.systems.system")
 
-from tests.faults.system import System, open_system  # noqa: E402
+from tests.faults.systems.system import System, open_system  # noqa: E402
 
 
 @pytest.fixture

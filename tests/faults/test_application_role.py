@@ -17,7 +17,7 @@ from reservation_core.domain.history.retention import RetentionRules
 from reservation_core.domain.model import JobStatus
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.usecases.history.retention import RetentionWalk, remove_old_history
-from tests.faults.system import System
+from tests.faults.systems.system import System
 from tests.faults.test_kill_nine import assert_converges, submit_some, successor
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from reservation_core.domain.model import JobStatus
 from reservation_core.domain.request_terms import ArrayCounts
-from tests.faults.invariants import assert_never_doubled, assert_nothing_left
-from tests.faults.system import System
+from tests.faults.systems.invariants import assert_never_doubled, assert_nothing_left
+from tests.faults.systems.system import System
 from tests.waiting import eventually
 
 LONGEST_S = 120
@@ -33,7 +33,7 @@ async def test_a_processor_killed_anywhere_makes_each_element_once(system: Syste
     work = system.records.workload(work='test "$GPU_DEV_ARRAY_INDEX" != 3 || over 7')
     [array_id] = await system.submit(system.new(work, array={"size": SIZE, "parallel": PARALLEL}))
     moment, times = MOMENTS[name]
-    with system.processor(program=("tests.faults.crashing_processor", moment, str(times))) as crashing:
+    with system.processor(program=("tests.faults.systems.crashing_processor", moment, str(times))) as crashing:
         await eventually(lambda: crashing.returncode() is not None, timeout=LONGEST_S)
         assert crashing.returncode() == -signal.SIGKILL, crashing.log.read_text()
     with system.processor():

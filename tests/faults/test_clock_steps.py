@@ -12,9 +12,9 @@ import pytest
 
 from reservation_core.domain.clock_steps import HELD_AT_MOST
 from reservation_core.domain.model import JobStatus
-from tests.faults import stepped_supervisor
-from tests.faults.invariants import assert_never_doubled, assert_nothing_left, outcomes
-from tests.faults.system import ProcessorProcess, System, open_system
+from tests.faults.systems import stepped_supervisor
+from tests.faults.systems.invariants import assert_never_doubled, assert_nothing_left, outcomes
+from tests.faults.systems.system import ProcessorProcess, System, open_system
 from tests.shifted_time import ShiftedTime
 from tests.waiting import eventually
 
@@ -62,7 +62,7 @@ async def system(database_url: str, tmp_path: Path, gpus: str, time: ShiftedTime
 def processors(system: System) -> Iterator[list[ProcessorProcess]]:
     """Two processors on a machine whose clock can be set; neither ends by itself."""
     with ExitStack() as running:
-        program = ("tests.faults.stepped_program", "reservation_processor")
+        program = ("tests.faults.systems.stepped_program", "reservation_processor")
         started = [running.enter_context(system.processor(program=program, lease_s=3)) for _ in range(2)]
         yield started
         assert [process.returncode() for process in started] == [None, None]
@@ -104,7 +104,7 @@ async def runs_to_its_end(system: System, long: list[str], short: list[str]) -> 
         await system.expire()
         return await system.all_final()
 
-    with system.processor(program=("tests.faults.stepped_program", "reservation_expiry")) as expiry:
+    with system.processor(program=("tests.faults.systems.stepped_program", "reservation_expiry")) as expiry:
         await eventually(lambda: expiry.returncode() is not None)
         assert expiry.returncode() == 0, expiry.log.read_text()
     short += await system.submit(*(system.new(system.records.workload(), duration=LASTS_S) for _ in range(4)))

@@ -21,8 +21,8 @@ from reservation_core.adapters.postgres.connection.migrating import upgrade
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 from reservation_core.domain.model import JobStatus
 from reservation_core.ports.transactions import DatabaseUnavailableError
-from tests.faults.invariants import assert_never_doubled, assert_nothing_left, outcomes
-from tests.faults.system import System, open_system
+from tests.faults.systems.invariants import assert_never_doubled, assert_nothing_left, outcomes
+from tests.faults.systems.system import System, open_system
 from tests.waiting import eventually
 
 ROUNDS = 3

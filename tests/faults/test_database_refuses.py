@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from reservation_core.domain.model import JobStatus
-from tests.faults.system import System
+from tests.faults.systems.system import System
 from tests.waiting import eventually
 
 TRUE = {"command": ["true"]}

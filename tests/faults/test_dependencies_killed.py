@@ -8,8 +8,8 @@ import pytest
 from reservation_core.domain.jobs.asked_dependencies import Dependency, DependencyWhen
 from reservation_core.domain.model import JobStatus
 from reservation_core.usecases.jobs.dependencies import known_dependencies, submit_dependent
-from tests.faults.invariants import assert_never_doubled, assert_nothing_left, outcomes
-from tests.faults.system import System
+from tests.faults.systems.invariants import assert_never_doubled, assert_nothing_left, outcomes
+from tests.faults.systems.system import System
 from tests.waiting import eventually
 
 SUCCEEDED, ENDED, FAILED, STARTED = DependencyWhen
@@ -59,7 +59,7 @@ async def submit_graph(system: System) -> dict[str, JobStatus]:
 async def test_a_processor_killed_anywhere_forgets_no_held_job(system: System, name: str) -> None:
     expected = await submit_graph(system)
     moment, times = MOMENTS[name]
-    with system.processor(program=("tests.faults.crashing_processor", moment, str(times))) as crashing:
+    with system.processor(program=("tests.faults.systems.crashing_processor", moment, str(times))) as crashing:
         await eventually(lambda: crashing.returncode() is not None, timeout=LONGEST_S)
         assert crashing.returncode() == -signal.SIGKILL, crashing.log.read_text()
     with system.processor():

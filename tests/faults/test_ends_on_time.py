@@ -19,9 +19,9 @@ from typing import Any
 import pytest
 
 from reservation_core.domain.model import JobStatus
-from tests.faults.deployed import Deployment, deployed
-from tests.faults.kubernetes_system import KubernetesInstallation, open_kubernetes_installation
-from tests.faults.system import System, mixed
+from tests.faults.systems.deployed import Deployment, deployed
+from tests.faults.systems.kubernetes_system import KubernetesInstallation, open_kubernetes_installation
+from tests.faults.systems.system import System, mixed
 from tests.kubernetes.api_server import ApiServer
 from tests.waiting import eventually
 

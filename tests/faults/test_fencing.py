@@ -11,9 +11,9 @@ from reservation_core.domain.model import JobStatus
 from reservation_core.ports.planning.planning import LostLeadershipError
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.planning.planner import Planner, PlannerRules
-from tests.faults.invariants import assert_never_doubled, assert_nothing_left
-from tests.faults.system import ProcessorProcess, System
-from tests.faults.watched_runtime import watched
+from tests.faults.systems.invariants import assert_never_doubled, assert_nothing_left
+from tests.faults.systems.system import ProcessorProcess, System
+from tests.faults.systems.watched_runtime import watched
 from tests.waiting import eventually
 
 LEASE_S = 1.0

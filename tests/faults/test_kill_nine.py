@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import pytest
 
 from reservation_core.domain.model import JobStatus
-from tests.faults import calendar_life
-from tests.faults.calendar_life import CalendarLife
-from tests.faults.crashing_processor import LAST_WORDS
-from tests.faults.invariants import assert_never_doubled, assert_nothing_left, left_over, outcomes
-from tests.faults.system import QUICK, System
+from tests.faults.systems import calendar_life
+from tests.faults.systems.calendar_life import CalendarLife
+from tests.faults.systems.crashing_processor import LAST_WORDS
+from tests.faults.systems.invariants import assert_never_doubled, assert_nothing_left, left_over, outcomes
+from tests.faults.systems.system import QUICK, System
 from tests.waiting import eventually
 
 # Named moments, and the how manieth of its kind: not always the first, so that others are half way then.
@@ -116,7 +116,7 @@ async def assert_converges(system: System, jobs: Jobs) -> None:
 
 async def die(system: System, jobs: Jobs, moment: str, times: int, **settings: object) -> None:
     """Let a processor work until it is killed at that moment."""
-    program = ("tests.faults.crashing_processor", moment, str(times))
+    program = ("tests.faults.systems.crashing_processor", moment, str(times))
     with system.processor(program=program, **settings) as crashing:
 
         async def dead() -> bool:

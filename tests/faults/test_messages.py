@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from reservation_core.domain.model import JobStatus
 from reservation_core.ports.queues import DeadLetter, QueueName
-from tests.faults.invariants import assert_never_doubled, assert_nothing_left, outcomes, waiting_messages
-from tests.faults.system import System, mixed
+from tests.faults.systems.invariants import assert_never_doubled, assert_nothing_left, outcomes, waiting_messages
+from tests.faults.systems.system import System, mixed
 from tests.waiting import eventually
 
 JOBS, OPERATIONS = QueueName.GPU_JOBS, QueueName.POD_OPERATIONS

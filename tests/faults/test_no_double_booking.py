@@ -12,8 +12,8 @@ import pytest
 
 from reservation_core.domain.errors import AlreadyFinalError
 from reservation_core.domain.model import JobStatus
-from tests.faults.invariants import assert_never_doubled, assert_nothing_left, outcomes
-from tests.faults.system import System, mixed
+from tests.faults.systems.invariants import assert_never_doubled, assert_nothing_left, outcomes
+from tests.faults.systems.system import System, mixed
 from tests.waiting import eventually
 
 # FAULTS_JOBS=5000 for a long run; a multiple of the submitters.

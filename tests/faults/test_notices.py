@@ -10,8 +10,8 @@ from reservation_core.domain.notices.kinds import NoticeChannel, TargetStatus
 from reservation_core.ports.people.notices import NoticeTarget
 from reservation_core.ports.queues import DeadLetter, QueueName
 from reservation_core.usecases.people import notice_targets
-from tests.faults.system import System
-from tests.receivers import receiving
+from tests.faults.systems.system import System
+from tests.network.receivers import receiving
 from tests.waiting import eventually
 
 QUICK: dict[str, object] = {

@@ -16,9 +16,9 @@ from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.nodes.update_inventory import update_inventory
-from tests.faults.invariants import assert_never_doubled, assert_nothing_left, outcomes
-from tests.faults.system import LONGEST, System, mixed
-from tests.faults.watched_runtime import watched
+from tests.faults.systems.invariants import assert_never_doubled, assert_nothing_left, outcomes
+from tests.faults.systems.system import LONGEST, System, mixed
+from tests.faults.systems.watched_runtime import watched
 from tests.waiting import eventually
 
 

@@ -11,8 +11,8 @@ from reservation_core.domain.model import JobStatus, ReasonCode
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.nodes.inventory import GpuView
 from reservation_core.ports.wakeups import Channel
-from tests.faults.invariants import assert_never_doubled, assert_nothing_left
-from tests.faults.system import System, open_system
+from tests.faults.systems.invariants import assert_never_doubled, assert_nothing_left
+from tests.faults.systems.system import System, open_system
 from tests.waiting import eventually
 
 GPUS = "a=h100:4;b=h100:4"

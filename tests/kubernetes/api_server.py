@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.kubernetes.api_client import ApiClient
 from tests.kubernetes.kubeconfigs import write_kubeconfig
-from tests.kubernetes.real_server import ADMIN_TOKEN, RealServer
+from tests.kubernetes.real.server import ADMIN_TOKEN, RealServer
 
 _REPOSITORY = Path(__file__).parents[2]
 
@@ -101,7 +101,7 @@ def started_api_server(folder: Path) -> Iterator[ApiServer]:
 def _start_emulator(folder: Path) -> subprocess.Popen[bytes]:
     with (folder / "emulator.log").open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "tests.kubernetes.emulator"],
+            [sys.executable, "-m", "tests.kubernetes.emulated.emulator"],
             cwd=_REPOSITORY,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -8,7 +8,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from tests.stream_server import some_rounds
+from tests.network.stream_server import some_rounds
 
 T = TypeVar("T")
 _PATIENCE_S = 120.0

@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 
 from tests.kubernetes.api_server import make_namespace, started_api_server
-from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.node.kubelet import Kubelet
 from tests.kubernetes.nodes import NodeSpec
 from tests.kubernetes.scheduler import Scheduler
 

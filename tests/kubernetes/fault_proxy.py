@@ -20,8 +20,8 @@ from yarl import URL
 from tests.kubernetes.api_client import break_off
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.background import Background
-from tests.kubernetes.passed_websockets import pass_on
-from tests.stream_server import some_rounds, stop_listening
+from tests.kubernetes.node.passed_websockets import pass_on
+from tests.network.stream_server import some_rounds, stop_listening
 
 _REASONS = {
     401: "Unauthorized",

@@ -13,7 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.kubernetes.api_server import ApiServer
     from tests.kubernetes.fault_proxy import FaultProxy
-    from tests.kubernetes.kubelet import Kubelet
+    from tests.kubernetes.node.kubelet import Kubelet
     from tests.kubernetes.nodes import NodeSpec
 
 
@@ -49,7 +49,7 @@ def nodes() -> "tuple[NodeSpec, ...]":
 @pytest.fixture
 def kubelet(api_server: "ApiServer", namespace: str, nodes: "tuple[NodeSpec, ...]") -> "Iterator[Kubelet]":
     """A kubelet that runs the pods of the test's namespace on the test's nodes."""
-    from tests.kubernetes.kubelet import Kubelet
+    from tests.kubernetes.node.kubelet import Kubelet
 
     with Kubelet(api_server, nodes, namespace=namespace) as kubelet:
         yield kubelet
@@ -58,7 +58,7 @@ def kubelet(api_server: "ApiServer", namespace: str, nodes: "tuple[NodeSpec, ...
 @pytest.fixture
 def scheduler(api_server: "ApiServer", namespace: str) -> Iterator[None]:
     """Binds the pods that are created unbound: a real kube-scheduler where `KUBEBUILDER_ASSETS` has one."""
-    from tests.kubernetes.kube_scheduler import kube_scheduler_of, started_kube_scheduler
+    from tests.kubernetes.real.kube_scheduler import kube_scheduler_of, started_kube_scheduler
     from tests.kubernetes.scheduler import Scheduler
 
     program = kube_scheduler_of(api_server)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tests.kubernetes.api_client import JsonObject
-from tests.kubernetes.emulated_store import stamp, utc_now
+from tests.kubernetes.emulated.store import stamp, utc_now
 
 OUR_NODES = {"gpu-dev/node": "true"}
 """A label for the node selector setting of tests."""

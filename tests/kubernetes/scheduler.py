@@ -11,7 +11,7 @@ from typing import Any
 from tests.kubernetes.api_client import MERGE, ApiAnswerError, ApiClient, JsonObject
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.background import Background
-from tests.kubernetes.emulated_store import stamp, utc_now
+from tests.kubernetes.emulated.store import stamp, utc_now
 
 _UNITS = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _UNITS |= {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}

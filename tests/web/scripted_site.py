@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from tests.ports import own_port
+from tests.programs.ports import own_port
 from tests.waiting import eventually
 from tests.web.browser import ROOT
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from tests.e2e.system_process import FINAL, SystemProcess
+from tests.e2e.systems.system_process import FINAL, SystemProcess
 from tests.waiting import eventually_sync
 
 PEOPLE = {"alice": "user", "bob": "user", "root": "admin"}

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.chart.rendering import CHARTS, JsonObject, documents_of, one
-from tests.e2e.kubernetes_system import QUICK
-from tests.e2e.system_process import ROOT, SystemProcess
+from tests.e2e.systems.kubernetes_system import QUICK
+from tests.e2e.systems.system_process import ROOT, SystemProcess
 from tests.kubernetes.api_server import ApiServer, empty_namespace, make_namespace
 from tests.read_yaml import read_yaml
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.e2e.pages.played_page import Play
-from tests.e2e.system_process import ROOT
-from tests.ports import own_port
+from tests.e2e.systems.system_process import ROOT
+from tests.programs.ports import own_port
 
 _OURS = ("gpu_dev", "_editable", "__editable__", "__pycache__")
 _NOT_COPIED = (".*", "node_modules", "dist", "tests", "benchmarks")

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.e2e.pages.terminal import Terminal
-from tests.e2e.transcript import Examples
+from tests.e2e.systems.transcript import Examples
 from tests.waiting import eventually_sync
 
 DOCS = Path(__file__).parents[3] / "docs"

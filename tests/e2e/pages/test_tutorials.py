@@ -11,9 +11,9 @@ import pytest
 from tests.e2e.pages.chart_on_a_laptop import chart_for_a_laptop, installed, served_by_chart
 from tests.e2e.pages.laptop import Laptop
 from tests.e2e.pages.played_page import DOCS, PageExamples
-from tests.e2e.system_process import FINAL, SystemProcess
+from tests.e2e.systems.system_process import FINAL, SystemProcess
 from tests.kubernetes.api_server import ApiServer
-from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.node.kubelet import Kubelet
 from tests.kubernetes.nodes import NodeSpec
 from tests.kubernetes.scheduler import Scheduler
 from tests.waiting import eventually_sync

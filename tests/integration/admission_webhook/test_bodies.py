@@ -13,8 +13,7 @@ import pytest
 
 from reservation_core.adapters.certificates.pairs import Pair
 from tests.integration.admission_webhook.mapped_pods import pod
-from tests.waiting import eventually
-from tests.webhook_process import (
+from tests.programs.webhook_process import (
     WebhookProcess,
     admission_review,
     client_of,
@@ -23,6 +22,7 @@ from tests.webhook_process import (
     webhook_process,
     write_pair,
 )
+from tests.waiting import eventually
 
 MIB = 2**20
 LARGEST = 3 * MIB

@@ -20,9 +20,16 @@ from aiohttp import web
 from reservation_core.adapters.certificates.pairs import Pair
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.admission_webhook.control_plane import NOBODY_CAN_SAY, PATIENCE_S, ControlPlane, control_plane
-from tests.receivers import Receiver, receiving
+from tests.network.receivers import Receiver, receiving
+from tests.programs.webhook_process import (
+    WebhookProcess,
+    admission_review,
+    new_pair,
+    trusting,
+    webhook_process,
+    write_pair,
+)
 from tests.waiting import eventually
-from tests.webhook_process import WebhookProcess, admission_review, new_pair, trusting, webhook_process, write_pair
 
 OWNERS = {
     "users": {"system:serviceaccount:ci:runner": "cyd"},

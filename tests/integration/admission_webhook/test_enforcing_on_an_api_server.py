@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from reservation_core.runtime.wiring import Runtime
+from tests.clusters.webhook_registration import ENFORCED_LABEL, registered
 from tests.integration.admission_webhook.control_plane import NOBODY_CAN_SAY, PATIENCE_S, ControlPlane, control_plane
 from tests.integration.api_service.bookings.calendars import add_nodes
 from tests.kubernetes.api_client import MERGE, STRATEGIC, ApiAnswerError, ApiClient, JsonObject
 from tests.kubernetes.api_server import ApiServer
-from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.node.kubelet import Kubelet
 from tests.kubernetes.nodes import NodeSpec
+from tests.programs.webhook_process import new_pair, webhook_process, write_pair
 from tests.waiting import eventually
-from tests.webhook_process import new_pair, webhook_process, write_pair
-from tests.webhook_registration import ENFORCED_LABEL, registered
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 

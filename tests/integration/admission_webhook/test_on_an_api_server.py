@@ -17,14 +17,14 @@ from pod_scheduling.domain.maps.map_injection import InjectionRules, injection
 from pod_scheduling.domain.maps.scheduling_map import map_digest
 from reservation_core.adapters.certificates.pairs import Pair
 from reservation_core.domain.pods.reviews import Denied, Operation, PodReview
+from tests.clusters.pod_strategies import pods, random_pods
+from tests.clusters.webhook_registration import registered
 from tests.integration.admission_webhook.mapped_pods import EXPECTED, SEED, pod, pods_of, told
 from tests.kubernetes.api_client import MERGE, STRATEGIC, ApiAnswerError, ApiClient, JsonObject
 from tests.kubernetes.api_server import ApiServer, make_namespace
 from tests.kubernetes.background import Background
-from tests.pod_strategies import pods, random_pods
+from tests.programs.webhook_process import WebhookProcess, new_pair, webhook_process, write_pair
 from tests.waiting import eventually
-from tests.webhook_process import WebhookProcess, new_pair, webhook_process, write_pair
-from tests.webhook_registration import registered
 
 GUIDE = "0=node1:0,1\n1=node2:2\n2=node3:0,1,2\n"
 

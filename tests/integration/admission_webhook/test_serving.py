@@ -16,9 +16,8 @@ import jsonpatch
 import pytest
 
 from reservation_core.adapters.certificates.pairs import Pair
-from tests.client_certificates import signed_client
-from tests.waiting import PATIENCE_S, eventually_sync
-from tests.webhook_process import (
+from tests.people.client_certificates import signed_client
+from tests.programs.webhook_process import (
     WebhookProcess,
     admission_review,
     client_of,
@@ -27,6 +26,7 @@ from tests.webhook_process import (
     webhook_process,
     write_pair,
 )
+from tests.waiting import PATIENCE_S, eventually_sync
 
 MAP = "0=node1:0,1\n1=node2:2\n"
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from reservation_core.adapters.certificates.pairs import Pair
+from tests.clusters.webhook_registration import registered, trust
 from tests.integration.admission_webhook.mapped_pods import EXPECTED, SEED, pod, pods_of, told
 from tests.kubernetes.api_client import ApiAnswerError, ApiClient, JsonObject
 from tests.kubernetes.api_server import ApiServer
-from tests.tcp_balancer import TcpBalancer
-from tests.waiting import PATIENCE_S, eventually
-from tests.webhook_process import (
+from tests.network.tcp_balancer import TcpBalancer
+from tests.programs.webhook_process import (
     WebhookProcess,
     admission_review,
     client_of,
@@ -29,7 +29,7 @@ from tests.webhook_process import (
     webhook_process,
     write_pair,
 )
-from tests.webhook_registration import registered, trust
+from tests.waiting import PATIENCE_S, eventually
 
 SECRET = "webhook-tls"
 

@@ -8,12 +8,12 @@ from pod_scheduling.ports.extender import Binding
 from pod_scheduling.runtime.extender import run_extender
 from pod_scheduling.runtime.settings.admission import AdmissionSettings
 from reservation_core.adapters.certificates.pairs import Pair
-from tests.card_cluster import CardCluster, card_pod, container
+from tests.clusters.card_cluster import CardCluster, card_pod, container
+from tests.clusters.webhook_registration import registered
 from tests.kubernetes.api_client import ApiAnswerError, JsonObject
 from tests.kubernetes.api_server import ApiServer
+from tests.programs.webhook_process import WebhookProcess, new_pair, webhook_process, write_pair
 from tests.waiting import eventually
-from tests.webhook_process import WebhookProcess, new_pair, webhook_process, write_pair
-from tests.webhook_registration import registered
 
 PATIENCE_S = 120
 

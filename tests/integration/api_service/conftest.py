@@ -19,7 +19,7 @@ from tests.integration.api_service.bookings import calendars
 from tests.integration.api_service.callers import People
 
 if TYPE_CHECKING:
-    from tests.sign_in_world import SignInWorld
+    from tests.people.sign_in_world import SignInWorld
 
 
 @pytest.fixture(autouse=True)
@@ -126,7 +126,7 @@ def root(calling: Callable[[str], httpx.AsyncClient]) -> httpx.AsyncClient:
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator["SignInWorld"]:
     """Those who vouch for people."""
-    from tests.sign_in_world import sign_in_world
+    from tests.people.sign_in_world import sign_in_world
 
     async with sign_in_world(tmp_path) as running:
         yield running

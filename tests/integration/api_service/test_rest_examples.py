@@ -35,9 +35,9 @@ from tests.integration.api_service.bookings.calendars import add_nodes
 from tests.integration.api_service.callers import PUBLIC_KEY
 from tests.integration.api_service.people.newcomers import by_id_token
 from tests.integration.api_service.rest_examples import FILE, RECORDS, Recorder, fits, shape, whole_hour
+from tests.network.receivers import MailBox, Receiver, mail_server, receiving
+from tests.people.sign_in_world import SignInWorld
 from tests.pods import end_all_pods
-from tests.receivers import MailBox, Receiver, mail_server, receiving
-from tests.sign_in_world import SignInWorld
 from tests.waiting import eventually
 
 Client = Callable[[str], httpx.AsyncClient]

@@ -14,9 +14,9 @@ from reservation_core.runtime.sealing_keys import ensure_key_file
 from reservation_core.runtime.settings.components import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.running.perform_pod_operations import LaunchRules, perform
+from tests.database.sql import connection_of, everything
 from tests.integration.api_service.bookings.calendars import add_nodes, asked, at
 from tests.pods import end_all_pods
-from tests.sql import connection_of, everything
 
 WORD = "hunter2-in-confidence"
 WORKLOAD = {"command": ["true"], "env": {"PASSWORD": WORD}}

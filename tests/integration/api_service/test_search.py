@@ -8,11 +8,11 @@ import httpx
 import pytest
 
 from reservation_core.runtime.wiring import Runtime
+from tests.database.sql import sql
 from tests.integration.api_service.bookings.calendars import add_nodes, asked, at
 from tests.integration.api_service.callers import JOB
 from tests.integration.api_service.web.browsing import words
 from tests.integration.api_service.web.conftest import SignedIn, browsing  # noqa: F401 - a fixture
-from tests.sql import sql
 
 Calling = Callable[[str], httpx.AsyncClient]
 

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from tests.integration.reservation_core.runtime.http.http_servers import HttpServer, http_server
+from tests.programs.webhook_process import Pair, new_pair, trusting, write_pair
 from tests.waiting import PATIENCE_S, eventually_sync
-from tests.webhook_process import Pair, new_pair, trusting, write_pair
 
 
 def answers(server: HttpServer, pair: Pair) -> bool:

@@ -5,7 +5,7 @@ import pytest
 from pod_scheduling.ports.extender import Binding
 from pod_scheduling.ports.pod_binding import BindRefusedError
 from pod_scheduling.runtime.extender import RunningExtender
-from tests.card_cluster import CardCluster, card_pod, container
+from tests.clusters.card_cluster import CardCluster, card_pod, container
 from tests.kubernetes.api_client import JsonObject
 from tests.waiting import eventually
 

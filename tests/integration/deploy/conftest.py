@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from tests.kubernetes.api_server import ApiServer, empty_namespace, make_namespace
-from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.manifests import apply, manifests, remove
+from tests.kubernetes.node.kubelet import Kubelet
 from tests.kubernetes.nodes import NodeSpec
 
 WORKLOADS = "gpu-dev"

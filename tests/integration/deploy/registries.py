@@ -21,8 +21,8 @@ from threading import Thread
 
 import httpx
 
-from tests.kubernetes import guarded
-from tests.ports import own_port
+from tests.kubernetes.real import guarded
+from tests.programs.ports import own_port
 from tests.waiting import eventually_sync
 
 PROGRAM = os.environ.get("GPU_DEV_TEST_REGISTRY") or shutil.which("registry") or shutil.which("docker-registry")

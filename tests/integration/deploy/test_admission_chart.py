@@ -16,15 +16,15 @@ from gpu_admission.flags.options import applied, read_options
 from pod_scheduling.runtime.extender import run_extender
 from pod_scheduling.runtime.settings.admission import AdmissionSettings
 from reservation_core.adapters.certificates.pairs import read_serving
-from tests.card_cluster import card_pod, container
+from tests.clusters.card_cluster import card_pod, container
 from tests.integration.deploy.admission_work import NamedQuotas, work
 from tests.integration.deploy.installed_charts import allowed_there, installed
 from tests.kubernetes.api_client import ApiClient, JsonObject
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.fault_proxy import FaultProxy
-from tests.kubernetes.kube_scheduler import kube_scheduler_of, started_kube_scheduler
 from tests.kubernetes.permissions import Permission, needed
-from tests.ports import own_port
+from tests.kubernetes.real.kube_scheduler import kube_scheduler_of, started_kube_scheduler
+from tests.programs.ports import own_port
 from tests.read_yaml import read_yaml
 from tests.waiting import eventually
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from reservation_core.adapters.certificates.pairs import read_serving
+from tests.clusters.webhook_registration import ENFORCED_LABEL, bundle
 from tests.integration.deploy.installed_charts import Upgrade, installed
 from tests.kubernetes.api_client import MERGE, STRATEGIC, ApiAnswerError, ApiClient, JsonObject
 from tests.kubernetes.api_server import ApiServer, make_namespace
+from tests.programs.webhook_process import new_pair, webhook_process, write_pair
 from tests.waiting import eventually
-from tests.webhook_process import new_pair, webhook_process, write_pair
-from tests.webhook_registration import ENFORCED_LABEL, bundle
 
 SYSTEM = "gpu-booking"
 NAME = "gpu-booking-webhook"

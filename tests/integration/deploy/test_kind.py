@@ -15,8 +15,8 @@ from reservation_core.adapters.kubernetes.jobs.foreign_pods import ForeignRules
 from reservation_core.adapters.kubernetes.nodes.node_reports import LOGICAL_NAME_LABEL, NodeRules
 from reservation_core.adapters.kubernetes.pods.built_pods import PodRules
 from tests.kubernetes.api_server import ApiServer
-from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.manifests import DEPLOY
+from tests.kubernetes.node.kubelet import Kubelet
 from tests.kubernetes.nodes import NodeSpec
 
 SCRIPT = DEPLOY / "kind" / "fake-gpus.sh"

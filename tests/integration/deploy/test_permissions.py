@@ -37,10 +37,10 @@ from reservation_core.ports.sessions.pod_streams import NoTerminalError, PortClo
 from tests.kubernetes.api_client import MERGE, ApiAnswerError, JsonObject
 from tests.kubernetes.api_server import ApiServer, make_namespace
 from tests.kubernetes.fault_proxy import FaultProxy
-from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.manifests import objects
+from tests.kubernetes.node.kubelet import Kubelet
 from tests.kubernetes.permissions import Permission, granted, needed_by
-from tests.ports import own_port
+from tests.programs.ports import own_port
 from tests.waiting import eventually
 
 WORKLOADS = "gpu-dev"

@@ -13,7 +13,7 @@ import pytest
 
 from tests.chart.rendering import one, render
 from tests.integration.deploy.registries import PROGRAM, USER, Registry, behind_tokens, push
-from tests.kubernetes import guarded
+from tests.kubernetes.real import guarded
 from tests.waiting import eventually_sync
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "operating.md"

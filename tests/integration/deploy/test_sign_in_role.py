@@ -10,12 +10,12 @@ from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.other_objects.token_reviews import TokenReviews
 from reservation_core.contracts.sign_in import KubernetesProof
 from reservation_core.domain.people.sign_in import SignInMethod
+from tests.clusters.kubernetes_schemas import validate
 from tests.kubernetes.api_client import JsonObject
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.fault_proxy import FaultProxy
 from tests.kubernetes.manifests import DEPLOY, apply, remove
 from tests.kubernetes.permissions import Permission, needed
-from tests.kubernetes_schemas import validate
 from tests.read_yaml import read_all_yaml
 
 US = "https://gpus.example.org"

@@ -16,7 +16,7 @@ from gpu_admission.serve import answer
 from pod_scheduling.runtime.settings.admission import AdmissionRules
 from reservation_core.runtime.http.serving import open_socket
 from reservation_core.runtime.settings.http import HttpSettings
-from tests.card_cluster import CardCluster
+from tests.clusters.card_cluster import CardCluster
 from tests.integration.gpu_admission.counting_extender import CountingExtender
 from tests.kubernetes.api_server import ApiServer
 from tests.waiting import PATIENCE_S

@@ -15,10 +15,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.card_cluster import CardCluster, card_pod, container
-from tests.extender_process import ExtenderProcess, extender_process
+from tests.clusters.card_cluster import CardCluster, card_pod, container
 from tests.kubernetes.api_server import ApiServer
-from tests.ports import own_port
+from tests.programs.extender_process import ExtenderProcess, extender_process
+from tests.programs.ports import own_port
 from tests.waiting import eventually, eventually_sync
 
 PATIENCE_S = 120

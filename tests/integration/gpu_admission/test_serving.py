@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 
 from tests.integration.gpu_admission.conftest import Served, served
 from tests.integration.gpu_admission.counting_extender import CountingExtender, node, pod
+from tests.programs.webhook_process import new_pair, trusting, write_pair
 from tests.waiting import PATIENCE_S, eventually_sync
-from tests.webhook_process import new_pair, trusting, write_pair
 
 JSON = {"Content-Type": "application/json"}
 

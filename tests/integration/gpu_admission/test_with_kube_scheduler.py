@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.admission_process import PATIENCE_S, AdmissionProcess, admission, scheduler_config
-from tests.card_cluster import CORE, WHOLE, CardCluster, card_pod, container
 from tests.chart.rendering import one, render
+from tests.clusters.card_cluster import CORE, WHOLE, CardCluster, card_pod, container
 from tests.kubernetes.api_client import MERGE, JsonObject
 from tests.kubernetes.api_server import ApiServer
-from tests.kubernetes.kube_scheduler import kube_scheduler_of, started_kube_scheduler
-from tests.ports import own_port
+from tests.kubernetes.real.kube_scheduler import kube_scheduler_of, started_kube_scheduler
+from tests.programs.admission_process import PATIENCE_S, AdmissionProcess, admission, scheduler_config
+from tests.programs.ports import own_port
 from tests.read_yaml import read_yaml
 from tests.waiting import eventually
 

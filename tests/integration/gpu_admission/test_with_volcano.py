@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.admission_process import PATIENCE_S, admission
-from tests.card_cluster import CardCluster, card_pod, container
+from tests.clusters.card_cluster import CardCluster, card_pod, container
 from tests.kubernetes.api_client import JsonObject
 from tests.kubernetes.api_server import ApiServer
-from tests.kubernetes.volcano import POD_GROUPS, pod_group, started_volcano, volcano_of
-from tests.ports import own_port
+from tests.kubernetes.real.volcano import POD_GROUPS, pod_group, started_volcano, volcano_of
+from tests.programs.admission_process import PATIENCE_S, admission
+from tests.programs.ports import own_port
 from tests.read_yaml import read_yaml
 from tests.waiting import eventually
 

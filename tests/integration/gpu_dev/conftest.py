@@ -36,7 +36,7 @@ from tests.kubernetes.api_server import ApiServer
 from tests.waiting import PATIENCE_S, eventually_sync
 
 if TYPE_CHECKING:
-    from tests.sign_in_world import SignInWorld
+    from tests.people.sign_in_world import SignInWorld
 
 ROOT = Path(__file__).parents[3]
 _SERVICE_ACCOUNTS = """
@@ -193,7 +193,7 @@ class _Thread(threading.Thread):
         if self.kubeconfig is None:
             yield create_app(runtime, settings)
             return
-        from tests.sign_in_world import RULES, sign_in_world
+        from tests.people.sign_in_world import RULES, sign_in_world
 
         async with sign_in_world(self.folder, RULES + _SERVICE_ACCOUNTS) as self.world:
             kubernetes = KubernetesSettings(kubeconfig=self.kubeconfig)

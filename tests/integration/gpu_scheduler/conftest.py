@@ -20,8 +20,8 @@ from pod_scheduling.domain.maps.map_injection import InjectionRules, injection
 from reservation_core.domain.pods.reviews import Denied, Operation, Patched, PodReview, Requester
 from tests.kubernetes.api_client import ApiClient, JsonObject
 from tests.kubernetes.api_server import ApiServer
-from tests.ports import own_port
-from tests.prepared_processes import PreparedProcess, started
+from tests.programs.ports import own_port
+from tests.programs.prepared_processes import PreparedProcess, started
 from tests.waiting import PATIENCE_S, eventually
 
 SEED_MAP = "0=node1:0,1\n1=node2:2\n2=node3:0,1,2\n3=node4:3\n4=node4:3\n"

@@ -12,7 +12,7 @@ import pytest
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from tests.integration.gpu_scheduler.conftest import Cluster, Process, Starter, admitted, pod
 from tests.integration.reservation_core.adapters.postgres.conftest import Seed
-from tests.stream_server import stream_server
+from tests.network.stream_server import stream_server
 from tests.waiting import eventually
 
 HOUR = timedelta(hours=1)

@@ -11,7 +11,7 @@ import pytest
 from tests.kubernetes.api_client import ApiClient, JsonObject
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.fault_proxy import FaultProxy, Harm, Partition
-from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.node.kubelet import Kubelet
 from tests.waiting import eventually
 
 _NUMBERS = itertools.count()

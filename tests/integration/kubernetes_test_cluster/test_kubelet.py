@@ -8,8 +8,8 @@ import pytest
 
 from tests.kubernetes.api_client import ApiAnswerError, ApiClient, JsonObject
 from tests.kubernetes.api_server import ApiServer
-from tests.kubernetes.kubelet import Kubelet
-from tests.kubernetes.kubelet_pods import Way
+from tests.kubernetes.node.kubelet import Kubelet
+from tests.kubernetes.node.pods import Way
 from tests.kubernetes.nodes import NodeSpec
 from tests.waiting import eventually
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.kubernetes.api_client import MERGE, ApiClient, JsonObject
 from tests.kubernetes.api_server import ApiServer
-from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.node.kubelet import Kubelet
 from tests.kubernetes.nodes import NodeSpec
 from tests.waiting import eventually
 

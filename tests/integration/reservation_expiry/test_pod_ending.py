@@ -21,8 +21,8 @@ from tests.integration.admission_webhook.control_plane import control_plane
 from tests.kubernetes.api_client import MERGE
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.fault_proxy import FaultProxy, Harm
-from tests.kubernetes.kubelet import Kubelet
-from tests.prepared_processes import PreparedProcess, started
+from tests.kubernetes.node.kubelet import Kubelet
+from tests.programs.prepared_processes import PreparedProcess, started
 from tests.waiting import PATIENCE_S, eventually
 
 

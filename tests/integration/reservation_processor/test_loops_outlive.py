@@ -30,8 +30,8 @@ from reservation_expiry.expire import run_once as expire_once
 from reservation_processor import ending, health, idling, leading
 from reservation_processor.disks import keeping
 from reservation_processor.process import run
+from tests.database.postgres_fault_proxy import FaultProxy, Silence, fault_proxy
 from tests.pods import end_all_pods
-from tests.postgres_fault_proxy import FaultProxy, Silence, fault_proxy
 from tests.waiting import eventually
 
 SQLSTATES = [

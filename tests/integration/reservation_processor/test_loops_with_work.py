@@ -24,8 +24,8 @@ from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.pods.end_pods import PodEnder
 from reservation_processor import leading
 from reservation_processor.sampling import keep_sampling
+from tests.database.postgres_fault_proxy import FaultProxy, fault_proxy
 from tests.integration.reservation_processor.test_loops_outlive import LOOPS, OFTEN_S, SQLSTATES, bounded_engine
-from tests.postgres_fault_proxy import FaultProxy, fault_proxy
 from tests.waiting import eventually
 
 LEASE = timedelta(seconds=3)
@@ -56,12 +56,12 @@ OTHERWISE = {
     "pod_ending_lease": "asks the cluster",
     "policy_file": "is over once the database was there: test_starting_without_database.py",
     "reconsider": "works in memory",
-    "replica": "asks the replica: tests/integration/api_service/test_replica.py",
+    "replica": "asks the replica: tests/integration/api_service/database/test_replica.py",
     "ssh_connections": "the name in the gateway of what is `connections` in the API",
     "ssh_keys": "is over once they are read",
     "standings": "asks the API",
     "streams": "waits for what `wake_ups` hears",
-    "submissions": "hands every error to those who wait: tests/integration/api_service/test_database_answers.py",
+    "submissions": "hands every error to those who wait: integration/api_service/database/test_database_answers.py",
     "sweep": "works in memory",
     "updater": "the name in `make up` of what is `update` here",
 }

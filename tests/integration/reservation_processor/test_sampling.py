@@ -23,7 +23,7 @@ from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_processor import sampling
 from reservation_processor.sampling import Sampling, keep_sampling
-from tests.sql import sql
+from tests.database.sql import sql
 from tests.waiting import eventually
 
 RECORDING = "at_s,gpu,utilisation,processes\n0,0,0.5,1\n1,0,0.75,1\n"

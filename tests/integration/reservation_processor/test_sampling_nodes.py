@@ -15,11 +15,11 @@ from reservation_core.runtime.settings.kubernetes import KubernetesSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_processor.sampling import keep_sampling
+from tests.database.sql import sql
 from tests.kubernetes.api_server import ApiServer, empty_namespace, make_namespace
-from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.node.kubelet import Kubelet
 from tests.kubernetes.nodes import OUR_NODES, NodeSpec
-from tests.ports import own_port
-from tests.sql import sql
+from tests.programs.ports import own_port
 from tests.waiting import eventually
 
 HOST = "127.0.0.2"

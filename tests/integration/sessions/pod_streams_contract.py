@@ -38,7 +38,7 @@ from tests.integration.sessions.pod_worlds import (
     running,
     sh,
 )
-from tests.ports import own_port
+from tests.programs.ports import own_port
 from tests.waiting import eventually
 
 MIB = 2**20

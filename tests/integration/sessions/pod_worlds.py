@@ -26,7 +26,7 @@ from reservation_core.ports.sessions.pod_streams import (
     Terminal,
 )
 from tests.integration.cluster_behaviour import SpecMaker, reaches
-from tests.ports import own_port
+from tests.programs.ports import own_port
 from tests.waiting import eventually
 
 _STEADY = 10  # looks at a program that makes no progress

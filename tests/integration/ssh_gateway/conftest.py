@@ -13,8 +13,8 @@ from reservation_core.domain.model import PodName, PodSpec, PodWorkload, Role
 from reservation_core.runtime.settings.components import SshGatewaySettings
 from reservation_core.runtime.wiring import Runtime
 from ssh_gateway.listening import run
+from tests.database.sql import sql
 from tests.integration.ssh_gateway.ssh_clients import SshClient, add_key
-from tests.sql import sql
 from tests.waiting import PATIENCE_S
 
 

@@ -5,7 +5,7 @@ import sys
 
 from tests.integration.ssh_gateway.ssh_clients import SshClient
 from tests.integration.ssh_gateway.test_forwarding import ask, through_socks
-from tests.ports import own_port
+from tests.programs.ports import own_port
 from tests.waiting import PATIENCE_S
 
 _SERVER = """import os, socket

@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.ssh_gateway.conftest import Gateway
 from tests.integration.ssh_gateway.ssh_clients import SshClient
-from tests.ports import own_port
+from tests.programs.ports import own_port
 from tests.waiting import PATIENCE_S, eventually
 
 _SERVER = """import socket, sys

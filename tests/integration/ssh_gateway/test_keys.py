@@ -15,9 +15,9 @@ from reservation_core.runtime.settings.components import SshGatewaySettings
 from reservation_core.runtime.ssh import key_checks
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.sessions.server_keys import certificate_authority, certificate_id
+from tests.database.sql import sql
 from tests.integration.ssh_gateway.conftest import Gateway, gateway_of
 from tests.integration.ssh_gateway.ssh_clients import SshClient, add_key
-from tests.sql import sql
 from tests.waiting import PATIENCE_S, eventually
 
 

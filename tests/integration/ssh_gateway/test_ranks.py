@@ -7,8 +7,8 @@ import pytest
 
 from reservation_core.domain.model import PodName, PodSpec, PodWorkload
 from reservation_core.runtime.wiring import Runtime
+from tests.database.sql import sql
 from tests.integration.ssh_gateway.ssh_clients import SshClient
-from tests.sql import sql
 
 StartJob = Callable[..., Awaitable[str]]
 

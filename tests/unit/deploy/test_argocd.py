@@ -8,7 +8,7 @@ import pytest
 
 from tests.chart.hardening import check_objects
 from tests.chart.rendering import render
-from tests.kubernetes_schemas import validate
+from tests.clusters.kubernetes_schemas import validate
 from tests.read_yaml import read_all_yaml
 
 ROOT = Path(__file__).parents[3]

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.dockerfile import carry_out, copy_of, read_dockerfile
+from tests.programs.dockerfile import carry_out, copy_of, read_dockerfile
 
 ROOT = Path(__file__).parents[3]
 DOCKERFILE = read_dockerfile(ROOT / "Dockerfile")

@@ -10,9 +10,9 @@ from reservation_core.adapters.kubernetes.pods.marks import NODE_GPUS
 from reservation_core.adapters.kubernetes.pods.pod_defaults import read_pod_defaults
 from reservation_core.runtime.settings.components import NodeAgentSettings
 from reservation_core.runtime.settings.kubernetes import KubernetesSettings
+from tests.clusters.kubernetes_schemas import validate
 from tests.kubernetes.manifests import DEPLOY, manifests, objects
 from tests.kubernetes.permissions import Permission, granted, needed
-from tests.kubernetes_schemas import validate
 from tests.read_yaml import read_yaml
 from tests.unit.reservation_core.adapters.kubernetes.pods.pod_security import violations
 

@@ -16,9 +16,9 @@ from pod_scheduling.domain.extender.model_quotas import read_quotas
 from pod_scheduling.domain.extender.model_usage import ModelUsage, model_of
 from pod_scheduling.ports.extender import AssumeAt, Candidates
 from pod_scheduling.runtime.settings.admission import AdmissionRules, AdmissionSettings, VolcanoShape
+from tests.clusters.kubernetes_schemas import validate
 from tests.integration.gpu_admission.counting_extender import CountingExtender
 from tests.kubernetes.manifests import DEPLOY
-from tests.kubernetes_schemas import validate
 from tests.read_yaml import read_all_yaml, read_yaml
 from tests.unit.reservation_core.adapters.kubernetes.pods.pod_security import violations
 

@@ -10,7 +10,7 @@ from pod_scheduling.domain.maps.map_injection import InjectionRules, injection
 from reservation_core.domain.pods.reviews import Operation, Patched, PodReview
 from tests.chart.hardening import check_objects
 from tests.chart.rendering import one, render
-from tests.kubernetes_schemas import validate
+from tests.clusters.kubernetes_schemas import validate
 from tests.read_yaml import read_all_yaml, read_yaml
 
 ROOT = Path(__file__).parents[3]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reservation_core.adapters.certificates.pairs import read_serving
-from tests.certificate_keys import key_fits
+from tests.people.certificate_keys import key_fits
 from tests.read_yaml import read_yaml
 
 FOLDER = Path(__file__).parents[3] / "deploy" / "scheduling-map"

@@ -1,4 +1,4 @@
-"""No folder of the product has more modules than somebody can take in at one look."""
+"""No folder has more modules than somebody can take in at one look."""
 
 import tomllib
 from collections import Counter
@@ -21,7 +21,7 @@ def crowded(root: Path, packages: list[str]) -> dict[str, int]:
 
 def test_no_folder_has_more_modules_than_can_be_seen_at_once() -> None:
     built = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert crowded(ROOT, built["packages"]) == {}
+    assert crowded(ROOT, [*built["packages"], "tests", "benchmarks", "tools"]) == {}
 
 
 def test_a_revision_is_in_the_folder_of_its_ten() -> None:

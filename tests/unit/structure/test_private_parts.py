@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-THE_ONE_PLACE = "tests/sql.py"
+THE_ONE_PLACE = "tests/database/sql.py"
 OTHERS = {"self", "transport"}
 """What has another `_connection` than that of a unit of work, or is that which has it."""
 
@@ -44,7 +44,9 @@ def test_tests_use_what_is_public() -> None:
         if (name := file.relative_to(ROOT).as_posix()) != THE_ONE_PLACE
         and (parts := reached_into(file.read_text(encoding="utf-8")))
     }
-    assert found == {}, "`tests.sql` has statements of a test's own; `tests.prepared_processes` has processes"
+    assert found == {}, (
+        "`tests.database.sql` has statements of a test's own; `tests.programs.prepared_processes` has processes"
+    )
 
 
 def test_what_reaches_into_private_parts_is_found() -> None:

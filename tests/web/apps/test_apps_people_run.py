@@ -20,7 +20,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Error, Page, expect
 
-from tests.ports import own_port
+from tests.programs.ports import own_port
 from tests.waiting import PATIENCE_S, eventually, eventually_sync
 from tests.web.browser import DESKTOP, ROOT
 from tests.web.web_system import WebSystem

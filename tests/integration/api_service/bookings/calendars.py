@@ -8,7 +8,7 @@ import httpx
 from reservation_core.domain.cards.node_reports import GpuReport, NodeReport
 from reservation_core.domain.model import ForeignPod
 from reservation_core.runtime.wiring import Runtime
-from tests.sql import sql
+from tests.database.sql import sql
 
 HOUR = timedelta(hours=1)
 

@@ -10,9 +10,9 @@ from sqlalchemy.exc import IntegrityError
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.rehearse import rehearse
+from tests.database.sql import sql
 from tests.integration.api_service.bookings.calendars import HOUR, add_nodes, asked, at, booked, execute, said
 from tests.integration.api_service.callers import submitted
-from tests.sql import sql
 
 DRY = {"dry_run": "true"}
 _COUNTED = ("reservations", "bookings", "allocations", "events", "idempotency_keys", "pgmq.q_gpu_jobs")

@@ -10,9 +10,9 @@ import pytest
 from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.history import audit
 from reservation_core.runtime.wiring import Runtime
+from tests.database.sql import connection_of
 from tests.integration.api_service.bookings.calendars import add_nodes, booked, execute
 from tests.integration.api_service.callers import People, submitted
-from tests.sql import connection_of
 
 _START = datetime(2025, 3, 1, tzinfo=UTC)
 _DRAWN = 20_250_301

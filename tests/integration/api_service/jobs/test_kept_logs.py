@@ -16,9 +16,9 @@ from reservation_core.ports.jobs.pod_logs import KeptLog
 from reservation_core.ports.wakeups import Channel
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
+from tests.clusters.scripted_cluster import ScriptedCluster
+from tests.database.sql import sql
 from tests.integration.api_service.callers import People, submitted
-from tests.scripted_cluster import ScriptedCluster
-from tests.sql import sql
 
 
 @dataclass

@@ -16,9 +16,9 @@ from reservation_core.domain.model import PodName, PodSpec, PodWorkload
 from reservation_core.ports.wakeups import Channel
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
+from tests.database.sql import sql
 from tests.integration.api_service.callers import People, submitted
 from tests.integration.api_service.served import Served, serving
-from tests.sql import sql
 from tests.waiting import PATIENCE_S, eventually
 
 

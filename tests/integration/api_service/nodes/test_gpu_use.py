@@ -10,9 +10,9 @@ from reservation_core.domain.gpu_use.samples import GpuSample
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.gpu_use.keep_use import keep_use
 from reservation_core.usecases.gpu_use.store_samples import store_samples
+from tests.database.sql import sql
 from tests.integration.api_service.bookings.calendars import add_nodes
 from tests.integration.api_service.callers import submitted
-from tests.sql import sql
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 

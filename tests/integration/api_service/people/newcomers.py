@@ -10,7 +10,7 @@ from api_service.app import create_app
 from reservation_core.runtime.reading.sign_in import open_sign_in
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
-from tests.sign_in_world import SignInWorld
+from tests.people.sign_in_world import SignInWorld
 
 
 @asynccontextmanager

@@ -19,7 +19,7 @@ from reservation_core.domain.model import Role
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from tests.integration.api_service.people.newcomers import served
-from tests.sign_in_world import ACCOUNT, SERVER, STS, SignInWorld
+from tests.people.sign_in_world import ACCOUNT, SERVER, STS, SignInWorld
 
 ADA = f"arn:aws:sts::{ACCOUNT}:assumed-role/gpu-users/ada"
 REFUSED = "urn:gpu-dev:problem:proof_refused"

@@ -9,7 +9,7 @@ from aiohttp import web
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.people.newcomers import by_id_token, served
 from tests.integration.api_service.people.test_login import REFUSED, signed
-from tests.sign_in_world import ISSUER, SignInWorld
+from tests.people.sign_in_world import ISSUER, SignInWorld
 
 UNAVAILABLE = "urn:gpu-dev:problem:proof_unavailable"
 

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.people.newcomers import by_id_token, served
-from tests.sign_in_world import ISSUER, SERVER, SignInWorld, unsigned
+from tests.people.sign_in_world import ISSUER, SERVER, SignInWorld, unsigned
 
 REFUSED = "urn:gpu-dev:problem:proof_refused"
 

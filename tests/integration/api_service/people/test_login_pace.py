@@ -16,7 +16,7 @@ from reservation_core.runtime.reading.sign_in import open_sign_in
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.people.newcomers import by_id_token
-from tests.sign_in_world import SignInWorld
+from tests.people.sign_in_world import SignInWorld
 
 TOO_MANY = "urn:gpu-dev:problem:too_many_sign_ins"
 NOBODY = by_id_token("e30.e30.e30")

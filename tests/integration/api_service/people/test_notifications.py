@@ -21,7 +21,7 @@ from reservation_core.runtime.settings.notices import NoticeSettings, SmtpSettin
 from reservation_core.runtime.wiring import Runtime
 from reservation_processor.notifying import notify
 from tests.integration.api_service.callers import submitted
-from tests.receivers import MailBox, Received, Receiver, mail_server, receiving
+from tests.network.receivers import MailBox, Received, Receiver, mail_server, receiving
 from tests.waiting import eventually
 
 TARGETS = "/v1/notifications/targets"

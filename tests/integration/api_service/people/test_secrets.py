@@ -14,8 +14,8 @@ from reservation_core.contracts.people import SecretSet
 from reservation_core.domain.sessions.secret_uses import LONGEST_SECRET, MOST_SECRETS
 from reservation_core.runtime.settings.components import ApiSettings, StandaloneSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
+from tests.database.sql import sql
 from tests.integration.api_service.callers import JOB, People, submitted
-from tests.sql import sql
 
 VALUE = "hunter2-in-confidence"
 SECRETS = "/v1/secrets"

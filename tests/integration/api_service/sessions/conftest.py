@@ -12,9 +12,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from reservation_core.domain.model import PodName, PodSpec, PodWorkload
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
+from tests.database.sql import sql
 from tests.integration.api_service.callers import People
 from tests.integration.api_service.served import Served, serving
-from tests.sql import sql
 
 SUBPROTOCOL = "v5.channel.k8s.io"
 Enter = Callable[..., AbstractAsyncContextManager[ClientConnection]]

@@ -8,9 +8,9 @@ import pytest
 from api_service.apps import known_passes
 from reservation_core.adapters.postgres.sessions.app_passes import AppPasses
 from reservation_core.runtime.wiring import Runtime
+from tests.database.sql import sql
 from tests.integration.api_service.sessions.test_apps import AppAddress, app, enter, inside, ticket_of
 from tests.integration.api_service.sessions.test_programs import _connections
-from tests.sql import sql
 
 __all__ = ["app", "inside", "ticket_of"]
 

@@ -17,14 +17,14 @@ from websockets.exceptions import InvalidStatus
 from reservation_core.domain.model import PodName
 from reservation_core.ports.sessions.pod_streams import Program
 from reservation_core.runtime.wiring import Runtime
+from tests.database.sql import sql
 from tests.integration.api_service.callers import People
 from tests.integration.api_service.served import Served
 from tests.integration.api_service.sessions.test_programs import _connections
-from tests.ports import own_port
-from tests.sql import sql
+from tests.programs.ports import own_port
 from tests.waiting import eventually
 
-SAMPLE = Path(__file__).parents[3] / "sample_app.py"
+SAMPLE = Path(__file__).parents[3] / "sessions" / "sample_app.py"
 TicketOf = Callable[..., Any]
 
 

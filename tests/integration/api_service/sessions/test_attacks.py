@@ -17,11 +17,11 @@ from api_service.sessions import streaming
 from reservation_core.runtime.http.bounded_websocket import OPTIONS
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
+from tests.database.sql import sql
 from tests.integration.api_service.callers import People
 from tests.integration.api_service.served import Served, serving
 from tests.integration.api_service.sessions.conftest import SUBPROTOCOL, Enter, results
-from tests.ports import own_port
-from tests.sql import sql
+from tests.programs.ports import own_port
 from tests.waiting import eventually
 
 

@@ -8,8 +8,8 @@ import pytest
 from reservation_core.domain.sessions.job_tokens import job_token
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.sessions.server_keys import job_token_key
+from tests.database.sql import sql
 from tests.integration.api_service.served import Served
-from tests.sql import sql
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from api_service.web.routes.sessions.terminal import KEY
 from reservation_core.domain.model import PodName
 from reservation_core.ports.sessions.pod_streams import Program, Terminal
 from reservation_core.runtime.wiring import Runtime
+from tests.database.sql import sql
 from tests.integration.api_service.callers import People
 from tests.integration.api_service.served import Served
 from tests.integration.api_service.sessions.conftest import SUBPROTOCOL, results
-from tests.sql import sql
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ from reservation_core.domain.model import PodName
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.runtime.sessions.connections import Connections
 from reservation_core.runtime.wiring import Runtime
+from tests.database.sql import sql
 from tests.integration.api_service.callers import People
 from tests.integration.api_service.served import Served
 from tests.integration.api_service.sessions.conftest import Enter, results
-from tests.sql import sql
 from tests.waiting import eventually
 
 

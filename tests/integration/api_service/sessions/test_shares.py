@@ -10,8 +10,8 @@ from reservation_core.adapters.postgres.jobs import job_views
 from reservation_core.domain.model import Role
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.sessions.share import MOST_USERS
+from tests.database.sql import sql
 from tests.integration.api_service.callers import submitted
-from tests.sql import sql
 
 REFUSED = "{job_id} belongs to alice, who shares it with you: you may enter it and look at it. Ask alice to change it."
 

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.sessions.server_keys import certificate_authority, find_certificate_owner, host_key
 from reservation_core.usecases.sessions.ssh_keys import MOST_KEYS
-from tests.sql import sql
+from tests.database.sql import sql
 
 
 def fresh() -> str:

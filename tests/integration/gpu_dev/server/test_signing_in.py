@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from tests.integration.gpu_dev.conftest import Finished, System
 from tests.kubernetes.api_server import ApiServer
-from tests.sign_in_world import ACCOUNT, SERVER, SignInWorld
+from tests.people.sign_in_world import ACCOUNT, SERVER, SignInWorld
 
 ALONE = {"GPU_DEV_SERVER": "", "GPU_DEV_TOKEN": ""}
 Believing = tuple[System, SignInWorld]

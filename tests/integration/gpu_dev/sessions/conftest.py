@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sessions_server import TOKEN, SessionsServer
+from tests.sessions.sessions_server import TOKEN, SessionsServer
 from tests.waiting import PATIENCE_S, eventually_sync
 
 ROOT = Path(__file__).parents[4]

@@ -12,7 +12,7 @@ from gpu_dev.errors import UsageError
 from gpu_dev.sessions.files.archives import unpack
 from gpu_dev.sessions.files.job_paths import JobPath, read_path, read_paths
 from tests.integration.gpu_dev.sessions.conftest import Person
-from tests.sessions_server import JOB
+from tests.sessions.sessions_server import JOB
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from http import HTTPStatus
 import pytest
 
 from tests.integration.gpu_dev.sessions.conftest import Person
-from tests.sessions_server import JOB, SessionsServer, problem
+from tests.sessions.sessions_server import JOB, SessionsServer, problem
 from tests.waiting import PATIENCE_S
 
 

@@ -16,7 +16,7 @@ from gpu_dev.server.connection import Connection
 from gpu_dev.sessions.ssh.ssh_config import add, config_text, remove
 from gpu_dev.sessions.ssh.ssh_files import SshFiles, ssh_files
 from tests.integration.gpu_dev.sessions.conftest import Person
-from tests.sessions_server import JOB, SessionsServer
+from tests.sessions.sessions_server import JOB, SessionsServer
 from tests.waiting import PATIENCE_S
 
 

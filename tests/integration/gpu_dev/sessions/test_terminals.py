@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from tests.integration.gpu_dev.sessions.conftest import Person, Terminal
-from tests.sessions_server import JOB, SessionsServer, problem
+from tests.sessions.sessions_server import JOB, SessionsServer, problem
 from tests.waiting import eventually_sync
 
 

@@ -10,7 +10,7 @@ import pytest
 from pod_scheduling.runtime.extender import RunningExtender, run_extender
 from pod_scheduling.runtime.settings.admission import AdmissionSettings
 from pod_scheduling.usecases.extender.rules import ExtendRules
-from tests.card_cluster import CardCluster
+from tests.clusters.card_cluster import CardCluster
 from tests.integration.pod_scheduling.runtime.asking import PATIENCE_S, Starter
 from tests.kubernetes.api_server import ApiServer
 from tests.waiting import eventually

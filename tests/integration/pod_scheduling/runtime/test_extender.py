@@ -7,7 +7,7 @@ import pytest
 from pod_scheduling.ports.extender import NotSyncedError
 from pod_scheduling.ports.pod_binding import BindRefusedError
 from reservation_core.adapters.postgres.connection.engine import open_engine
-from tests.card_cluster import CardCluster, card_pod, container
+from tests.clusters.card_cluster import CardCluster, card_pod, container
 from tests.integration.pod_scheduling.runtime.asking import HOUR, PATIENCE_S, Starter, bind_all, binding, knows
 from tests.integration.reservation_core.adapters.postgres.conftest import Seed
 from tests.kubernetes.api_client import MERGE

@@ -6,7 +6,7 @@ import pytest
 
 from pod_scheduling.ports.extender import NotSyncedError
 from pod_scheduling.ports.pod_binding import BindRefusedError
-from tests.card_cluster import CardCluster, card_pod, container
+from tests.clusters.card_cluster import CardCluster, card_pod, container
 from tests.integration.pod_scheduling.runtime.asking import PATIENCE_S, Starter, binding, knows
 from tests.kubernetes.fault_proxy import FaultProxy, Harm, Partition
 from tests.waiting import eventually

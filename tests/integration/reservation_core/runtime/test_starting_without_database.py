@@ -12,8 +12,8 @@ import psycopg
 import pytest
 
 from reservation_core.adapters.postgres.connection.migrating import upgrade
-from tests.postgres_proxy import PostgresProxy
-from tests.prepared_processes import started
+from tests.database.postgres_proxy import PostgresProxy
+from tests.programs.prepared_processes import started
 from tests.waiting import eventually_sync
 
 RECOVERS = "57P03"

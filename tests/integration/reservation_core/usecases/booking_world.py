@@ -15,7 +15,7 @@ from reservation_core.domain.model import Role
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.bookings.book import book
 from reservation_core.usecases.bookings.keep_bookings import BookingKeeping, BookingsReport, keep_bookings
-from tests.database_clock import DatabaseClock
+from tests.database.database_clock import DatabaseClock
 from tests.integration.reservation_core.usecases.world import World
 
 MINUTE = timedelta(minutes=1)

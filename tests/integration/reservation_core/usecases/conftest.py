@@ -14,11 +14,11 @@ from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_core.usecases.pods.end_pods import PodEndRules
 from tests.clocks import START, SettableClock
-from tests.database_clock import DatabaseClock
+from tests.clusters.scripted_cluster import ScriptedCluster
+from tests.database.database_clock import DatabaseClock
 from tests.integration.reservation_core.usecases.booking_world import BookingWorld
 from tests.integration.reservation_core.usecases.pods.pod_lab import Lab
 from tests.integration.reservation_core.usecases.world import World
-from tests.scripted_cluster import ScriptedCluster
 
 
 @pytest.fixture

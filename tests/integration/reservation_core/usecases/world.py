@@ -21,8 +21,8 @@ from reservation_core.usecases.planning.planner import Planner, PlannerRules
 from reservation_core.usecases.running.observe import observe
 from reservation_core.usecases.running.perform_pod_operations import LaunchRules, perform
 from tests.clocks import SettableClock
-from tests.scripted_cluster import ScriptedCluster
-from tests.sql import sql
+from tests.clusters.scripted_cluster import ScriptedCluster
+from tests.database.sql import sql
 
 LONGEST = timedelta(hours=24)
 ALLOWANCE = timedelta(minutes=2)

@@ -12,7 +12,7 @@ import pytest
 from gpu_dev.errors import UnreachableError
 from gpu_dev.server.connection import Connection
 from gpu_dev.server.exchange import Exchange
-from tests.webhook_process import new_pair, write_pair
+from tests.programs.webhook_process import new_pair, write_pair
 
 PATIENCE_S = 30.0
 

@@ -17,7 +17,7 @@ from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.runtime.settings.web import WebSettings
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.web.browsing import Browser, words
-from tests.sign_in_world import ISSUER, SERVER, SignInWorld
+from tests.people.sign_in_world import ISSUER, SERVER, SignInWorld
 
 WEB = WebSettings(public_url=SERVER, oidc_issuer=ISSUER, oidc_client_id=SERVER)
 

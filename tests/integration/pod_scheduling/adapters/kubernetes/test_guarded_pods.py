@@ -20,8 +20,8 @@ from reservation_core.ports.pods.guarded_pods import BudgetRefusedError, EndRefu
 from tests.kubernetes.api_client import MERGE, JsonObject
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.fault_proxy import FaultProxy, Harm
-from tests.kubernetes.kube_controller_manager import kube_controller_manager_of, started_controllers
-from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.node.kubelet import Kubelet
+from tests.kubernetes.real.kube_controller_manager import kube_controller_manager_of, started_controllers
 from tests.waiting import eventually
 
 END = datetime(2030, 1, 1, 12, 30, tzinfo=UTC)

@@ -16,8 +16,8 @@ from pod_scheduling.adapters.schedulability.client import Service, open_schedula
 from pod_scheduling.domain.enforcement.booking_rulings import Standing
 from pod_scheduling.domain.enforcement.remembered_standings import StandingQuestion
 from pod_scheduling.ports.standings import QuestionRefusedError, SourceSilentError
-from tests.receivers import Receiver, receiving
-from tests.webhook_process import new_pair, trusting, write_pair
+from tests.network.receivers import Receiver, receiving
+from tests.programs.webhook_process import new_pair, trusting, write_pair
 
 TOKEN = "gpudev_very-secret"
 ADA = StandingQuestion("ada@lab.org", "vision", "h100", 2)

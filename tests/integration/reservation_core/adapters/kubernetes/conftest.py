@@ -19,7 +19,7 @@ from reservation_core.adapters.kubernetes.pods.built_pods import PodRules
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuPin
 from reservation_core.domain.model import PodName, PodSpec, PodWorkload
 from tests.kubernetes.api_server import ApiServer
-from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.node.kubelet import Kubelet
 
 pytest.register_assert_rewrite("tests.integration.cluster_behaviour")
 

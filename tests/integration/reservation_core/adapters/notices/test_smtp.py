@@ -12,7 +12,7 @@ from reservation_core.domain.notices.kinds import NoticeChannel
 from reservation_core.ports.people.notices import NotDeliveredError, UndeliverableError
 from tests.clocks import SettableClock
 from tests.integration.reservation_core.adapters.notices.notices import NOTICE, destination
-from tests.receivers import MailBox, certificates, mail_server
+from tests.network.receivers import MailBox, certificates, mail_server
 
 ADA = destination("ada@example.org", NoticeChannel.EMAIL)
 PLAIN = MailServer(

@@ -21,7 +21,7 @@ from reservation_core.domain.notices.kinds import NoticeChannel
 from reservation_core.ports.people.notices import NotDeliveredError, UndeliverableError
 from tests.clocks import SettableClock
 from tests.integration.reservation_core.adapters.notices.notices import NOTICE, SECRET, destination
-from tests.receivers import Receiver, certificates, documented_check, receiving
+from tests.network.receivers import Receiver, certificates, documented_check, receiving
 
 TLS = ssl.create_default_context()
 UNREACHED = (

@@ -13,11 +13,11 @@ from pathlib import Path
 import httpx
 import psutil
 
-from tests.extender_process import extender_process
 from tests.kubernetes.api_server import started_api_server
-from tests.prepared_processes import started
+from tests.programs.extender_process import extender_process
+from tests.programs.prepared_processes import started
+from tests.programs.webhook_process import new_pair, trusting, webhook_process, write_pair
 from tests.waiting import PATIENCE_S, eventually_sync
-from tests.webhook_process import new_pair, trusting, webhook_process, write_pair
 
 NAMES = ("api", "webhook", "extender", "health")
 

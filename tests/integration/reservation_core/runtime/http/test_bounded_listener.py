@@ -14,8 +14,8 @@ from reservation_core.domain.network.http_limits import HttpLimits, Refusal
 from reservation_core.runtime.http import bounded_listener
 from reservation_core.runtime.http.bounded_protocol import ServerBounds
 from reservation_core.runtime.http.serving import QuietServer, open_socket, quiet_config
+from tests.programs.webhook_process import new_pair, trusting, write_pair
 from tests.waiting import eventually
-from tests.webhook_process import new_pair, trusting, write_pair
 
 ASKED = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 

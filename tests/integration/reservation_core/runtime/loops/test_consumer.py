@@ -22,7 +22,7 @@ from reservation_core.ports.wakeups import Channel
 from reservation_core.runtime.loops.consumer import Consumer, ConsumerRules, Handler
 from reservation_core.runtime.loops.token_bucket import TokenBucket
 from reservation_core.runtime.wiring import Runtime
-from tests.sql import sql
+from tests.database.sql import sql
 from tests.waiting import PATIENCE_S, eventually
 
 QUEUE = QueueName.POD_OPERATIONS

@@ -20,8 +20,8 @@ from reservation_core.ports.disks.disks import DiskRecord, DiskRefusedError
 from reservation_core.usecases.disks.disks import DiskChanges, change_disk, create_disk, delete_disk, restore_disk
 from reservation_core.usecases.disks.settle_disks import DiskRules, measure_disks, settle_disks
 from reservation_core.usecases.disks.submit_with_disks import submit_with_disks
+from tests.database.sql import sql
 from tests.integration.reservation_core.usecases.world import World
-from tests.sql import sql
 from tests.waiting import eventually
 
 GIB = 2**30

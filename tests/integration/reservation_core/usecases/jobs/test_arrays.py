@@ -20,8 +20,8 @@ from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.dependencies import known_dependencies, settle_dependants, submit_dependent
 from reservation_core.usecases.jobs.submit import prepare, submit
 from reservation_core.usecases.jobs.visible_jobs import view_visible
+from tests.database.sql import sql
 from tests.integration.reservation_core.usecases.world import LONGEST, World, pod
-from tests.sql import sql
 
 
 async def settle_all(world: World) -> None:

@@ -15,11 +15,11 @@ from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.usecases.nodes.maintenance import keep_windows, plan_window
 from reservation_core.usecases.planning.planner import Planner
 from tests.clocks import START
+from tests.database.sql import connection_of
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
 from tests.integration.reservation_core.usecases.nodes.test_maintenance import wanted
 from tests.integration.reservation_core.usecases.planning.test_slots import plan
 from tests.integration.reservation_core.usecases.world import World, pod
-from tests.sql import connection_of
 
 DAY = timedelta(days=1)
 

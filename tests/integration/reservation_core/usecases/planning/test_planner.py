@@ -14,8 +14,8 @@ from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.submit import submit
 from reservation_core.usecases.planning import planner as plan_and_allocate
 from reservation_core.usecases.planning.planner import CycleOutcome, Planner
+from tests.database.sql import sql
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, World
-from tests.sql import sql
 from tests.waiting import eventually
 
 HOUR = timedelta(hours=1)

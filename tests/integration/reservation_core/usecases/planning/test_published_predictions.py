@@ -10,9 +10,9 @@ from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.planning.planner import Planner
 from tests.clocks import START
+from tests.database.sql import sql
 from tests.integration.reservation_core.usecases.planning.test_slots import plan
 from tests.integration.reservation_core.usecases.world import LONGEST, World, pod
-from tests.sql import sql
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)

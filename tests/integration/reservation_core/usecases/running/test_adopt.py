@@ -12,8 +12,8 @@ from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_core.usecases.running.adopt import AccountReport, AccountRules, Accounts
+from tests.database.sql import sql
 from tests.integration.reservation_core.usecases.world import World, pod
-from tests.sql import sql
 from tests.waiting import PATIENCE_S
 
 HOUR = timedelta(hours=1)

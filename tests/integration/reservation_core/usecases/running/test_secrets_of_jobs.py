@@ -10,8 +10,8 @@ from reservation_core.ports.queues import MessageNotDueError
 from reservation_core.usecases.people.user_secrets import delete_secret, set_secret
 from reservation_core.usecases.running.create_pods_together import create_together
 from reservation_core.usecases.running.perform_pod_operations import perform
+from tests.database.sql import sql
 from tests.integration.reservation_core.usecases.world import LAUNCH, World
-from tests.sql import sql
 
 USES = [{"name": "a", "env": "A"}, {"name": "b", "path": "/run/b"}]
 

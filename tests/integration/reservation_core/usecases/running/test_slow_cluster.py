@@ -17,8 +17,8 @@ from reservation_core.usecases.running.create_pods_together import create_togeth
 from reservation_core.usecases.running.expire_jobs import ExpiryRules, expire
 from reservation_core.usecases.running.observe import UnobservedPodsError
 from reservation_core.usecases.running.perform_pod_operations import perform
+from tests.database.sql import sql
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, LAUNCH, World, pod
-from tests.sql import sql
 from tests.waiting import PATIENCE_S, eventually
 
 LATE = timedelta(seconds=60)

@@ -13,8 +13,8 @@ from reservation_core.domain.errors import TooManyConnectionsError
 from reservation_core.domain.sessions.ways_in import Way
 from reservation_core.runtime.sessions.connections import Connection, Connections
 from reservation_core.usecases.sessions.enter import Visitor
+from tests.database.sql import sql
 from tests.integration.reservation_core.usecases.world import World
-from tests.sql import sql
 
 _OUTAGE = timedelta(minutes=5)
 _MOST = 5

@@ -31,8 +31,8 @@ from reservation_core.usecases.sessions.server_keys import (
     note_key_use,
 )
 from tests.clocks import START
+from tests.database.sql import sql
 from tests.integration.reservation_core.usecases.world import World
-from tests.sql import sql
 
 
 @asynccontextmanager

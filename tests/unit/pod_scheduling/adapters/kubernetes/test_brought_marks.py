@@ -8,7 +8,7 @@ from pod_scheduling.domain.extender.card_footprints import Taken
 from pod_scheduling.ports.card_cluster import CardPodSeen
 from pod_scheduling.ports.pod_binding import PodGone
 from reservation_core.adapters.kubernetes.api_server.object_watch import ObservedObject
-from tests.card_cluster import card_pod, container
+from tests.clusters.card_cluster import card_pod, container
 
 CARDS, TIME, INDEX = "gpu-dev/cards", "tencent.com/predicate-time", "tencent.com/predicate-gpu-idx-0"
 

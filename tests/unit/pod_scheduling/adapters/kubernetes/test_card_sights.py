@@ -15,8 +15,8 @@ from pod_scheduling.domain.extender.model_usage import Model
 from pod_scheduling.ports.card_cluster import CardNodeSeen, CardPodSeen, QuotasGone, QuotasSeen
 from pod_scheduling.ports.pod_binding import NamespaceSeen, NodeGone, PodGone
 from reservation_core.adapters.kubernetes.api_server.object_watch import ObservedObject
-from tests.card_cluster import CORE, MEMORY, WHOLE, container
-from tests.card_cluster import card_pod as made_pod
+from tests.clusters.card_cluster import CORE, MEMORY, WHOLE, container
+from tests.clusters.card_cluster import card_pod as made_pod
 
 RULES = CardSightRules()
 

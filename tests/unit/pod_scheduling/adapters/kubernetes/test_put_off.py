@@ -10,7 +10,7 @@ from pod_scheduling.adapters.kubernetes.card_sights import CardSightRules, pod_s
 from pod_scheduling.ports.card_cluster import CardPodSeen
 from reservation_core.adapters.kubernetes.api_server.object_watch import ObservedObject
 from reservation_core.adapters.kubernetes.other_objects.event_writer import EventWriter
-from tests.card_cluster import card_pod, container
+from tests.clusters.card_cluster import card_pod, container
 
 NO_NODE = {
     "reason": "Unschedulable",

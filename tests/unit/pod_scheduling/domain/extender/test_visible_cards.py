@@ -13,8 +13,8 @@ from pod_scheduling.domain.extender.asked_cards import CardResources, asked_card
 from pod_scheduling.domain.extender.card_marks import INDEX_OF
 from pod_scheduling.domain.extender.visible_cards import VisibleCardsRules, visible_cards
 from reservation_core.domain.pods.reviews import Denied, Operation, Patched, PodReview, Untouched, Verdict
-from tests.card_cluster import CORE, WHOLE
-from tests.pod_strategies import Json, pods
+from tests.clusters.card_cluster import CORE, WHOLE
+from tests.clusters.pod_strategies import Json, pods
 
 RULES = VisibleCardsRules()
 ORDER = {"name": "CUDA_DEVICE_ORDER", "value": "PCI_BUS_ID"}

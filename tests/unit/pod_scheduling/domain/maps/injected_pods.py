@@ -10,7 +10,7 @@ import jsonpatch
 from pod_scheduling.domain.maps.map_injection import InjectionRules, injection
 from pod_scheduling.domain.maps.scheduling_map import MAP_ANNOTATION
 from reservation_core.domain.pods.reviews import Denied, Operation, Patched, PodReview, Requester, Verdict
-from tests.pod_strategies import Json
+from tests.clusters.pod_strategies import Json
 
 SEED = "0=node1:0,1\n1=node2:2\n2=node3:0,1,2\n3=node4:3\n4=node4:3\n5=node5:none\n"
 RULES = InjectionRules()

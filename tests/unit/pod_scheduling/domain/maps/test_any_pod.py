@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from pod_scheduling.domain.maps.scheduling_map import MAP_ANNOTATION, map_digest
 from reservation_core.domain.pods.reviews import Denied, Patched, Untouched
+from tests.clusters.pod_strategies import Json, pods
 from tests.examples import examples
-from tests.pod_strategies import Json, pods
 from tests.unit.pod_scheduling.domain.maps.injected_pods import RULES, SEED, marks, reviewed, updated
 
 MAPS = st.sampled_from([SEED, "0=node1:0,1", "0=node1:none 1=node1:1 2=other:0", "nonsense"])

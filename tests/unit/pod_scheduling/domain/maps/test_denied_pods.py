@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pod_scheduling.domain.maps.scheduling_map import MAP_ANNOTATION
-from tests.pod_strategies import Json
+from tests.clusters.pod_strategies import Json
 from tests.unit.pod_scheduling.domain.maps.injected_pods import (
     GPU_LIMIT,
     RULES,

@@ -15,8 +15,8 @@ from pod_scheduling.domain.maps.map_injection import InjectionRules
 from pod_scheduling.usecases.enforcement.review_booking import BookingReviewer, BookingReviewRules
 from pod_scheduling.usecases.maps.review_pod import MapReviewer, review_pod
 from reservation_core.domain.pods.reviews import Denied, Operation, Patched, PodReview, Requester, Untouched
+from tests.clusters.pod_strategies import pods
 from tests.examples import examples
-from tests.pod_strategies import pods
 from tests.virtual_time import run_virtually
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

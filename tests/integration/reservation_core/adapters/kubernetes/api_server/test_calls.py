@@ -21,7 +21,7 @@ from tests.integration.reservation_core.adapters.kubernetes.api_server.worlds im
 )
 from tests.integration.reservation_core.adapters.kubernetes.conftest import transport_to
 from tests.kubernetes.kubeconfigs import write_kubeconfig
-from tests.scripted_http import Asked, scripted_server
+from tests.network.scripted_http import Asked, scripted_server
 from tests.waiting import eventually
 
 

@@ -20,7 +20,7 @@ from tests.integration.reservation_core.adapters.kubernetes.api_server.worlds im
     in_both_worlds,
     pool_of,
 )
-from tests.scripted_http import Asked
+from tests.network.scripted_http import Asked
 from tests.waiting import eventually
 
 HUGE_BYTES = 100 * 2**20

@@ -18,7 +18,7 @@ from tests.integration.cluster_behaviour import AT_ONCE, SpecMaker, phases, reac
 from tests.integration.reservation_core.adapters.kubernetes.conftest import transport_to
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.fault_proxy import FaultProxy, Harm, Partition
-from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.node.kubelet import Kubelet
 from tests.waiting import eventually
 
 

@@ -14,8 +14,8 @@ from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.ports.cluster import ClusterUnavailableError
 from tests.integration.reservation_core.adapters.kubernetes.conftest import transport_to
 from tests.kubernetes.kubeconfigs import write_kubeconfig
+from tests.network.scripted_http import ScriptedServer, scripted_server
 from tests.read_yaml import read_yaml
-from tests.scripted_http import ScriptedServer, scripted_server
 
 GOOD = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 Certificate = tuple[Path, Path]

@@ -18,7 +18,7 @@ from reservation_core.adapters.kubernetes.api_server.credentials import Credenti
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from tests.integration.reservation_core.adapters.kubernetes.conftest import transport_to
 from tests.kubernetes.kubeconfigs import write_kubeconfig
-from tests.scripted_http import ScriptedServer, scripted_server
+from tests.network.scripted_http import ScriptedServer, scripted_server
 
 Certificate = tuple[Path, Path]
 

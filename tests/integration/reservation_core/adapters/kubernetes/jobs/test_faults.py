@@ -20,7 +20,7 @@ from tests.integration.reservation_core.adapters.kubernetes.conftest import tran
 from tests.kubernetes.api_client import MERGE
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.fault_proxy import FaultProxy, Harm, Partition
-from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.node.kubelet import Kubelet
 from tests.read_yaml import read_yaml
 from tests.waiting import eventually
 

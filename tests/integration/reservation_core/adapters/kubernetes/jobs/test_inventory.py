@@ -9,7 +9,7 @@ from reservation_core.domain.model import PodPhase
 from tests.integration.cluster_behaviour import NODE, SpecMaker, reaches
 from tests.kubernetes.api_client import MERGE
 from tests.kubernetes.api_server import ApiServer, empty_namespace, make_namespace
-from tests.kubernetes.kubelet import Kubelet
+from tests.kubernetes.node.kubelet import Kubelet
 from tests.kubernetes.nodes import NodeSpec
 from tests.waiting import eventually
 

@@ -13,8 +13,8 @@ from reservation_core.ports.cluster import ClusterUnavailableError
 from tests.integration.cluster_behaviour import AT_ONCE, SpecMaker, finished, log_of, reaches
 from tests.integration.reservation_core.adapters.kubernetes.conftest import transport_to
 from tests.kubernetes.fault_proxy import FaultProxy, Harm
-from tests.kubernetes.kubelet import Kubelet
-from tests.kubernetes.kubelet_pods import Way
+from tests.kubernetes.node.kubelet import Kubelet
+from tests.kubernetes.node.pods import Way
 from tests.waiting import eventually
 
 

@@ -26,7 +26,7 @@ from reservation_core.runtime.settings.components import NodeAgentSettings
 from reservation_core.runtime.settings.http import HttpSettings
 from tests.clocks import START
 from tests.kubernetes.api_server import ApiServer
-from tests.ports import own_port
+from tests.programs.ports import own_port
 
 READY = {"type": "Ready", "status": "True"}
 LATER = START.replace(year=2030)

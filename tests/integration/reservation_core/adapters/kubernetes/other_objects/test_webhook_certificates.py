@@ -20,9 +20,9 @@ from reservation_core.domain.network.serving_certificates import RenewalRules
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.serving_certificates import ChangedMeanwhileError
 from reservation_core.usecases.keep_certificates import keep_certificates
-from tests.certificate_keys import key_fits
 from tests.kubernetes.api_client import JsonObject
 from tests.kubernetes.api_server import ApiServer
+from tests.people.certificate_keys import key_fits
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -13,11 +13,11 @@ from reservation_core.ports.sessions.pod_streams import PodNotReachableError, Pr
 from tests.integration.cluster_behaviour import SpecMaker
 from tests.integration.reservation_core.adapters.kubernetes.conftest import transport_to
 from tests.integration.sessions.pod_worlds import ClusterWorld, Reader, ran, result_of, sh
-from tests.kubernetes import kubelet_streams
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.kubeconfigs import write_kubeconfig
-from tests.kubernetes.kubelet import Kubelet, Way
-from tests.ports import own_port
+from tests.kubernetes.node import streams as kubelet_streams
+from tests.kubernetes.node.kubelet import Kubelet, Way
+from tests.programs.ports import own_port
 from tests.waiting import eventually
 
 

@@ -1,4 +1,4 @@
-"""The same on a real kubelet and containerd, where they are at hand: see `tests/kubernetes/real_kubelet.py`.
+"""The same on a real kubelet and containerd, where they are at hand: see `tests/kubernetes/real/kubelet.py`.
 
 The image has busybox alone.
 """
@@ -18,7 +18,7 @@ from tests.integration.reservation_core.adapters.kubernetes.conftest import tran
 from tests.integration.reservation_core.adapters.kubernetes.sessions import test_behaviour
 from tests.integration.sessions.pod_worlds import ClusterWorld, Reader
 from tests.kubernetes.api_server import ApiServer
-from tests.kubernetes.real_kubelet import missing_for_kubelet, started_kubelet
+from tests.kubernetes.real.kubelet import missing_for_kubelet, started_kubelet
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(bool(missing_for_kubelet()), reason=missing_for_kubelet() or "all is there")

@@ -9,7 +9,7 @@ from reservation_core.adapters.local.sessions import listening_ports
 from reservation_core.domain.model import PodName
 from reservation_core.ports.sessions.pod_streams import PortClosedError, Program
 from tests.integration.sessions.pod_worlds import ClusterWorld, Reader, echoing, running
-from tests.ports import own_port
+from tests.programs.ports import own_port
 from tests.waiting import eventually
 
 # Shares its port with others, and says who it is.

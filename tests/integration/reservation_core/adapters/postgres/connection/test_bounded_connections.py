@@ -20,8 +20,8 @@ from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeup
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.settings.components import ApiSettings
-from tests.postgres_proxy import PostgresProxy
-from tests.sql import sql
+from tests.database.postgres_proxy import PostgresProxy
+from tests.database.sql import sql
 from tests.waiting import PATIENCE_S, eventually
 
 SOON = timedelta(seconds=0.2)

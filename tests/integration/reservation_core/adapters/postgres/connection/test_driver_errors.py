@@ -16,9 +16,9 @@ from reservation_core.adapters.postgres.connection.engine import open_connection
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.ports.transactions import DatabaseUnavailableError, StatementRefusedError, TransactionLostError
+from tests.database.postgres_fault_proxy import fault_proxy
+from tests.database.sql import connection_of
 from tests.integration.reservation_core.adapters.postgres.conftest import Seed
-from tests.postgres_fault_proxy import fault_proxy
-from tests.sql import connection_of
 from tests.waiting import eventually
 
 AWAY = ["08000", "08003", "08006", "08P01", "25P03", "25P04", "53300", "57P01", "57P02", "57P03", "57P04", "57P05"]

@@ -8,9 +8,9 @@ look at about as many rows as before.
 from datetime import UTC, datetime
 from typing import Any
 
-from benchmarks.explaining import Explained, explain
-from benchmarks.history import Past, Present, add_past, add_present, sum_up
-from benchmarks.history_reads import BY_KEY, repeated
+from benchmarks.long_history.history import Past, Present, add_past, add_present, sum_up
+from benchmarks.long_history.reads import BY_KEY, repeated
+from benchmarks.waiting.explaining import Explained, explain
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.adapters.postgres.connection.queries import names
 
@@ -31,7 +31,7 @@ Read = dict[tuple[str, int], Explained]
 
 def test_every_statement_is_repeated_or_by_key() -> None:
     listed = repeated(datetime.now(UTC), PRESENT.gpus, NEWEST).keys()
-    assert names() - BY_KEY - listed == set(), "say how often these run: benchmarks/history_reads.py"
+    assert names() - BY_KEY - listed == set(), "say how often these run: benchmarks/long_history/reads.py"
     assert (BY_KEY | listed) - names() == set(), "these are no statements any more"
     assert BY_KEY & listed == set()
 

@@ -17,7 +17,7 @@ from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.settings.components import ExpirySettings
 from reservation_core.runtime.wiring import open_runtime
 from tests.clocks import START, SettableClock
-from tests.database_clock import DatabaseClock
+from tests.database.database_clock import DatabaseClock
 from tests.waiting import eventually
 
 SECOND = timedelta(seconds=1)

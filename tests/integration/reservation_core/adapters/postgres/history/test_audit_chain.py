@@ -31,7 +31,7 @@ from reservation_core.usecases.history.audit_chain import (
     read_stretch,
 )
 from reservation_core.usecases.history.retention import RetentionWalk, remove_old_history
-from tests.scripted_cluster import ScriptedCluster
+from tests.clusters.scripted_cluster import ScriptedCluster
 from tests.waiting import eventually
 
 NOW = datetime.now(UTC).replace(microsecond=0)

@@ -18,7 +18,7 @@ from reservation_core.domain.history.retention import HistoryKind, RetentionRule
 from reservation_core.ports.history.retention import LockTimeoutError
 from reservation_core.usecases.history.audit_chain import chain_events
 from reservation_core.usecases.history.retention import RetentionReport, RetentionWalk, remove_old_history
-from tests.scripted_cluster import ScriptedCluster
+from tests.clusters.scripted_cluster import ScriptedCluster
 
 FOR_EVER = RetentionRules(None, None, None, None, None, None)
 BEFORE_PARTITIONS = "0020_cordons_and_audit"

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from benchmarks.explaining import explain
+from benchmarks.waiting.explaining import explain
 from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.history.retention import Retention
 from reservation_core.adapters.postgres.policy.usage import Usage

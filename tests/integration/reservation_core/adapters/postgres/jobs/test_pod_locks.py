@@ -13,7 +13,7 @@ from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.unit_of_work import HeldPods, UnitOfWorkFactory
 from reservation_core.ports.transactions import DatabaseUnavailableError
-from tests.sql import sql
+from tests.database.sql import sql
 from tests.waiting import PATIENCE_S, eventually
 
 _STATES = "SELECT state FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"

@@ -18,7 +18,7 @@ from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach, G
 from reservation_core.adapters.kubernetes.pods.pod_defaults import PodDefaults
 from reservation_core.domain.model import PodWorkload
 from reservation_core.ports.cluster import PodRefusedError
-from tests.kubernetes_schemas import validate
+from tests.clusters.kubernetes_schemas import validate
 from tests.unit.reservation_core.adapters.kubernetes.pods.pod_security import violations
 from tests.unit.reservation_core.adapters.kubernetes.pods.specs import CASES, GANG, NOW, RULES, SINGLE, container_of
 from tests.unit.reservation_core.adapters.kubernetes.pods.test_built_pods import FULL_DEFAULTS

@@ -1,0 +1,135 @@
+"""Guards of jobs that wait for other jobs: none starts before, none is forgotten, none waits in a circle."""
+
+from tests.mutants.mutant import Mutant
+
+PLANNING_SQL = "reservation_core/adapters/postgres/planning/planning.sql"
+STORE_SQL = "reservation_core/adapters/postgres/jobs/dependencies.sql"
+RETENTION_SQL = "reservation_core/adapters/postgres/history/retention.sql"
+MIGRATION = "migrations/versions/004x/0045_dependencies.sql"
+RULES = "reservation_core/domain/jobs/dependencies.py"
+USE_CASE = "reservation_core/usecases/jobs/dependencies.py"
+
+OF_RULES = "tests/unit/reservation_core/domain/jobs/test_dependencies.py"
+OF_JOBS = "tests/integration/reservation_core/usecases/jobs/test_dependencies.py"
+OF_REST = "tests/integration/api_service/jobs/asks/test_dependencies.py"
+
+DEPENDENCIES = (
+    Mutant(
+        "the planner reads held jobs",
+        "The planner's picture has no job that waits for others",
+        PLANNING_SQL,
+        "    WHERE r.status = 'queued' AND r.booking_id IS NULL AND r.held IS NOT TRUE AND r.kind = 'job'",
+        "    WHERE r.status = 'queued' AND r.booking_id IS NULL AND r.kind = 'job'",
+        (f"{OF_JOBS}::test_the_planners_picture_has_no_held_job",),
+    ),
+    Mutant(
+        "held jobs start by an older picture",
+        "The statement that starts jobs leaves held rows out",
+        PLANNING_SQL,
+        "r.status = :before AND r.held IS NOT TRUE AND",
+        "r.status = :before AND",
+        (f"{OF_JOBS}::test_a_plan_from_before_gives_a_held_job_nothing",),
+    ),
+    Mutant(
+        "held jobs get slots by an older picture",
+        "The statement that gives slots leaves held rows out",
+        PLANNING_SQL,
+        "r.status = 'queued' AND r.held IS NOT TRUE AND EXISTS (SELECT FROM fence)",
+        "r.status = 'queued' AND EXISTS (SELECT FROM fence)",
+        (f"{OF_JOBS}::test_a_plan_from_before_gives_a_held_job_nothing",),
+    ),
+    Mutant(
+        "the database starts held jobs",
+        "A check constraint refuses a held row that starts",
+        MIGRATION,
+        "CHECK (held IS NOT TRUE OR status NOT IN ('starting', 'running', 'ending', 'succeeded')) NOT VALID",
+        "CHECK (held IS NOT TRUE OR id <> '') NOT VALID",
+        (f"{OF_JOBS}::test_the_database_starts_no_held_job",),
+    ),
+    Mutant(
+        "jobs wait in a circle",
+        "A job waits only for jobs that were stored before it",
+        MIGRATION,
+        "n.seq < j.seq AND",
+        "n.seq <> -j.seq AND",
+        (f"{OF_JOBS}::test_the_database_knows_no_circles",),
+    ),
+    Mutant(
+        "a start is no news",
+        "The transaction that starts a job marks the jobs that wait for that",
+        MIGRATION,
+        "OR (OLD.started_at IS NULL AND NEW.started_at IS NOT NULL)",
+        "OR (OLD.started_at IS NULL AND NEW.started_at IS NOT NULL AND OLD.finished_at IS NOT NULL)",
+        (f"{OF_JOBS}::test_a_job_may_wait_for_a_start",),
+    ),
+    Mutant(
+        "an end is no news",
+        "The transaction that ends a job marks the jobs that wait for that",
+        MIGRATION,
+        "((OLD.finished_at IS NULL AND NEW.finished_at IS NOT NULL)",
+        "((OLD.finished_at IS NULL AND NEW.finished_at IS NOT NULL AND OLD.started_at IS NOT NULL AND false)",
+        (
+            f"{OF_JOBS}::test_a_job_is_planned_after_the_one_that_it_waits_for",
+            f"{OF_JOBS}::test_an_end_waits_for_a_job_that_comes",
+        ),
+    ),
+    Mutant(
+        "marks that are there already are not written again",
+        "An end locks the mark, so that a look that can't see the end leaves it",
+        MIGRATION,
+        "WHERE needs_id = NEW.id AND (",
+        "WHERE needs_id = NEW.id AND NOT changed AND (",
+        (f"{OF_JOBS}::test_an_end_that_is_not_committed_yet_is_not_missed",),
+    ),
+    Mutant(
+        "a new job does not wait for ends that are written",
+        "A new job shares the rows of the jobs that it names before it stores what it waits for",
+        STORE_SQL,
+        "ORDER BY id FOR SHARE;",
+        "ORDER BY id;",
+        (
+            f"{OF_JOBS}::test_a_job_that_comes_while_the_other_ends_waits_for_that",
+            f"{OF_JOBS}::test_an_end_waits_for_a_job_that_comes",
+        ),
+    ),
+    Mutant(
+        "history goes before its dependants know",
+        "A job is not removed while its end is news for a job that waits for it",
+        RETENTION_SQL,
+        "WHERE d.needs_id = r.id AND d.changed)",
+        "WHERE d.needs_id = r.id AND d.changed AND false)",
+        (f"{OF_JOBS}::test_an_old_job_is_kept_until_its_end_is_known",),
+    ),
+    Mutant(
+        "news are taken after the rest was read",
+        "The news of a job are taken before what it waits for is read",
+        USE_CASE,
+        "        taken = await uow.dependencies.take_news(ids)\n        needed = await uow.dependencies.of(ids)\n",
+        "        needed = await uow.dependencies.of(ids)\n        taken = await uow.dependencies.take_news(ids)\n",
+        (f"{OF_JOBS}::test_an_end_between_the_two_reads_is_not_missed",),
+    ),
+    Mutant(
+        "a failure counts as success",
+        "A job that waits for success never starts after a failure",
+        RULES,
+        "                is_met = self.status is JobStatus.SUCCEEDED\n",
+        "                is_met = is_over\n",
+        (f"{OF_RULES}::test_every_order_of_ends_leads_to_the_same",),
+    ),
+    Mutant(
+        "one dependency is enough",
+        "A job goes on once all that it waits for is met",
+        RULES,
+        "    if all(dependency.state is DependencyState.MET",
+        "    if any(dependency.state is DependencyState.MET",
+        (f"{OF_RULES}::test_every_order_of_ends_leads_to_the_same",),
+    ),
+    Mutant(
+        "jobs of others can be waited for",
+        "A job waits only for jobs of its owner; others look like jobs that never were",
+        STORE_SQL,
+        "AND kind = 'job' AND user_id = coalesce(CAST(:user_id AS bigint), user_id);",
+        "AND kind = 'job' AND coalesce(CAST(:user_id AS bigint), user_id) > 0;",
+        (f"{OF_REST}::test_jobs_of_others_do_not_exist",),
+    ),
+)

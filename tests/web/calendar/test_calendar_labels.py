@@ -1,0 +1,159 @@
+"""Of 220 bookings a week each entry's label can be read: within its bar, beside it, or as one with its neighbours."""
+
+import random
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.waiting import eventually
+from tests.web.calendar.test_calendar import day
+from tests.web.conftest import People, Screenshot
+from tests.web.layout import assert_apart
+from tests.web.web_system import WebSystem
+
+SETTINGS = {"GPU_DEV_LOCAL_GPUS": "titan=h100:4;titus=h100:4;rhea=a100:2"}
+BOOKINGS = 220
+FIRST = day(60)
+TITLES = (
+    "train llama",
+    "eval",
+    "sweep 12",
+    "thesis",
+    "ablation of the loss",
+    "a name that says much more",
+    "nightly",
+    "x",
+)
+HOURS = (1, 1, 2, 2, 3, 4, 6, 8, 12, 24)
+SIZES = ((1440, 900), (390, 844))
+
+# Faults of each label: clipped, shortened within a word, or above another entry of its line.
+_FAULTS = """() => {
+  const boxOf = (shown) => shown.getBoundingClientRect();
+  const bars = [...document.querySelectorAll("#calendar .ec-event:not(.heat-row)")].map(boxOf);
+  const labels = [...document.querySelectorAll("#calendar .ec-event-title .label")];
+  const faults = labels.flatMap((label) => {
+    const bar = boxOf(label.closest(".ec-event"));
+    const { left, right } = boxOf(label);
+    const text = label.innerText.trim();
+    const whole = label.dataset.whole ?? text;
+    const outside = /beside|before/.test(label.parentElement.className);
+    const covers = outside && bars.some((other) => Math.abs(other.top - bar.top) < 1 && other.left !== bar.left
+      && left < other.right - 1 && right > other.left + 1);
+    const shortened = text !== whole && !`${whole} `.startsWith(text.replace("…", " "));
+    const cut = label.scrollWidth > label.clientWidth + 1;
+    return [[cut, "cut"], [text === "", "empty"], [covers, "covers another"], [shortened, "ends within a word"]]
+      .filter(([wrong]) => wrong).map(([, words]) => `${words}: ${whole} as "${text}"`);
+  });
+  return [labels.length, faults];
+}"""
+
+# The labels that stand on a slot that was found, and those that stand beside their bars for want of room.
+_ON_SLOTS = """() => {
+  const slots = [...document.querySelectorAll("#calendar .offer")].map((slot) => slot.getBoundingClientRect());
+  const labels = [...document.querySelectorAll("#calendar .ec-event-title .label")];
+  const on = (a, b) => a.left < b.right - 1 && a.right > b.left + 1 && a.top < b.bottom - 1 && a.bottom > b.top + 1;
+  const covering = labels.filter((label) => slots.some((slot) => on(label.getBoundingClientRect(), slot)));
+  return [slots.length, covering.map((label) => label.innerText),
+    labels.filter((label) => label.closest(".before, .beside")).map((label) => label.innerText)];
+}"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def bookings(system: WebSystem) -> int:
+    """As many of three people as fit into the week."""
+    chance = random.Random(4)
+    made = 0
+    for _ in range(8 * BOOKINGS):
+        if made == BOOKINGS:
+            break
+        hours = chance.choice(HOURS)
+        body = {
+            "gpus": chance.choice((1, 1, 1, 2)),
+            "node": chance.choice(("titan", "titus", "rhea")),
+            "start": (FIRST + timedelta(minutes=30 * chance.randrange(2 * (168 - hours)))).isoformat(),
+            "duration": 3600 * hours,
+            "title": chance.choice(TITLES),
+        }
+        made += system.rest(chance.choice(("alice", "bob", "root"))).post("/v1/bookings", json=body).status_code == 201
+    return made
+
+
+async def opened(page: Page, query: str) -> None:
+    await page.goto(f"/calendar?from={FIRST:%Y-%m-%d}&{query}")
+    await expect(page.locator("#calendar .ec-event.mine").first).to_be_visible()
+
+
+async def assert_readable(page: Page) -> None:
+    """What has no room for its label is merged and drawn anew, some frames after it was drawn first or changed."""
+    faults: list[str] = []
+
+    async def readable() -> bool:
+        nonlocal faults
+        labels, faults = await page.evaluate(_FAULTS)
+        return labels > 10 and not faults
+
+    try:
+        await eventually(readable)
+    except AssertionError:
+        raise AssertionError(page.url, faults) from None
+
+
+@pytest.mark.parametrize("size", SIZES, ids=("desktop", "phone"))
+async def test_no_label_is_cut(people: People, screenshot: Screenshot, bookings: int, size: tuple[int, int]) -> None:
+    assert bookings == BOOKINGS
+    alice = await people("alice", viewport={"width": size[0], "height": size[1]})
+    page = alice.page
+    for query in (
+        "view=week&by=type", "view=week&by=node", "view=week&by=card", "view=day&by=node", "view=2weeks&by=node",
+        "view=month&by=node",
+    ):  # fmt: skip
+        await opened(page, query)
+        await assert_readable(page)
+        await assert_apart(page, "#calendar .ec-event:not(.heat-row), #calendar .heat-line")
+    await opened(page, "view=week&by=node")
+    await screenshot(page, "calendar-220")
+
+
+@pytest.mark.parametrize("size", SIZES, ids=("desktop", "phone"))
+async def test_a_label_stands_on_no_slot_that_was_found(
+    people: People, system: WebSystem, size: tuple[int, int]
+) -> None:
+    """The best slot begins where the booking ends: beside it is no room for its label, but before it there is."""
+    start = (datetime.now(UTC) + timedelta(hours=2)).replace(minute=0, second=0, microsecond=0)
+    body = {"gpus": 2, "node": "rhea", "start": start.isoformat(), "duration": 1800, "title": "ablation"}
+    booking = system.rest("alice").post("/v1/bookings", json=body).raise_for_status().json()
+    page = (await people("alice", viewport={"width": size[0], "height": size[1]})).page
+    found: list[Any] = []
+
+    async def apart() -> bool:
+        nonlocal found
+        found = await page.evaluate(_ON_SLOTS)
+        slots, covering, outside = found
+        return slots > 0 and not covering and "ablation" in outside
+
+    try:
+        week = f"from={day(-1):%Y-%m-%d}&view=week&by=node"
+        await page.goto(f"/calendar?{week}&type=a100&find=yes&gpus=2&length=4h")
+        await eventually(apart)
+    except AssertionError:
+        raise AssertionError(page.url, found) from None
+    finally:
+        system.rest("alice").delete(f"/v1/bookings/{booking['id']}").raise_for_status()
+
+
+async def test_all_of_them_are_in_the_cards(people: People, bookings: int) -> None:
+    """Each booking is an entry, or one of a merged entry; a card has its title, GPUs and times."""
+    alice = await people("alice", viewport={"width": 1440, "height": 900})
+    page, card = alice.page, alice.page.locator("#entry-card")
+    await opened(page, "view=week&by=card&type=a100")
+    merged = page.locator("#calendar .ec-event.merged.mine").first
+    await merged.hover()
+    await expect(card.locator("li").first).to_contain_text("Your booking")
+    await expect(card.locator("li small").first).to_contain_text(" to ")
+    short = page.locator("#calendar .ec-event.mine:not(.merged) .ec-event-title").first
+    await short.focus()
+    await expect(card).to_contain_text("Your booking")
+    await expect(card).to_contain_text("on rhea: GPU")
