@@ -19,6 +19,7 @@ from reservation_core.runtime.settings.http import HttpSettings
 from tests.clusters.card_cluster import CardCluster
 from tests.integration.gpu_admission.counting_extender import CountingExtender
 from tests.kubernetes.api_server import ApiServer
+from tests.kubernetes.real.kube_scheduler import kube_scheduler_of
 from tests.waiting import PATIENCE_S
 
 
@@ -112,3 +113,11 @@ async def cards(api_server: ApiServer, namespace: str) -> AsyncIterator[CardClus
         yield made
         await client.call("DELETE", made.path, {"gracePeriodSeconds": 0})  # Volcano's queue counts them for ever
         await made.clean_up()
+
+
+@pytest.fixture
+def kube_scheduler(api_server: ApiServer) -> Path:
+    program = kube_scheduler_of(api_server)
+    if program is None:
+        pytest.skip("KUBEBUILDER_ASSETS names no kube-scheduler")
+    return program

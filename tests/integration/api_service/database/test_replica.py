@@ -1,102 +1,45 @@
 """Reads at a streaming replica: the chart's servers, for real, and what REST says while one lags, goes or leads."""
 
 import asyncio
-import os
 import re
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeVar
 from uuid import uuid4
 
-import asyncpg
-import httpx
 import psutil
 import pytest
-from pydantic import SecretStr
 from structlog.testing import capture_logs
 
-from api_service.app import create_app
-from reservation_core.adapters.postgres.connection.migrating import upgrade
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.model import Role
 from reservation_core.runtime.reading import reading
 from reservation_core.runtime.reading.reading import (
     PrimaryReadReason,
-    ReplicaReads,
-    ReplicaUse,
     _OtherError,
-    open_reads,
 )
-from reservation_core.runtime.settings.components import ApiSettings
-from reservation_core.runtime.settings.error import SettingsError
-from reservation_core.runtime.wiring import Runtime, open_runtime
-from tests.chart.dev_server.database_pods import SMALL, Pod, database_pods, sqlalchemy_url
+from tests.chart.dev_server.database_pods import database_pods, sqlalchemy_url
 from tests.database.sql import sql
 from tests.integration.api_service.bookings.calendars import add_nodes, at, booked
 from tests.integration.api_service.callers import submitted
-from tests.waiting import PATIENCE_S, eventually
-
-T = TypeVar("T")
+from tests.integration.api_service.database.served_replica import (
+    ALONE,
+    BRIEF_S,
+    Pair,
+    begun_there,
+    bring_up,
+    got_there,
+    processes_of,
+    served,
+    server_of,
+    superuser,
+    time_there,
+)
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(600)
-
-ALONE = {"postgres": {**SMALL["postgres"], "replication": {"synchronous": False}}}
-"""Commits wait for nobody: the replica has them when it has them."""
-PATIENT_S = 5.0
-"""So long a read waits where it is to be answered by the replica, however busy the machine is."""
-BRIEF_S = 0.05
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A primary and its replica."""
-
-    primary: Pod
-    replica: Pod
-
-
-@dataclass(frozen=True)
-class Served:
-    """An API on them: an administrator's client, and what became of its reads."""
-
-    client: httpx.AsyncClient
-    runtime: Runtime
-    reads: ReplicaReads
-
-    @property
-    def use(self) -> ReplicaUse:
-        return self.reads.use
-
-    async def in_use(self) -> None:
-        await eventually(lambda: self.use.in_use)
-
-
-@asynccontextmanager
-async def superuser(pod: Pod) -> AsyncIterator[asyncpg.Connection]:
-    """A connection that may do everything, in the database of ours."""
-    connection = await asyncpg.connect(host=str(pod.socket), port=pod.port, user="postgres", database="gpudev")
-    try:
-        yield connection
-    finally:
-        await connection.close()
-
-
-async def _bring_up(make: Callable[[str], Pod]) -> Pair:
-    primary, replica = make("postgres-primary"), make("postgres-replica")
-    primary.start(ALONE, primary)
-    replica.start(ALONE, primary)
-    await (await primary.connect()).close()
-    await upgrade(sqlalchemy_url(primary))
-    async with superuser(primary) as connection:
-        await connection.execute("ALTER ROLE gpudev SET log_statement = 'all'")
-    await (await replica.connect()).close()
-    return Pair(primary, replica)
 
 
 @pytest.fixture(autouse=True)
@@ -109,40 +52,7 @@ def patient_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 def pair(quick_folder: Path) -> Iterator[Pair]:
     """One for all tests that leave it as it was."""
     with database_pods(quick_folder / "replica-of-reads") as make:
-        yield asyncio.run(_bring_up(make))
-
-
-@asynccontextmanager
-async def served(
-    pair: Pair, home: Path, wait_s: float = PATIENT_S, replica_url: str | None = None
-) -> AsyncIterator[Served]:
-    """An API whose database they are, with users of its own."""
-    settings = ApiSettings(
-        home=home,
-        local_gpus="h100:1",
-        database_pool=5,
-        database_replica_url=SecretStr(replica_url or sqlalchemy_url(pair.replica)),
-        database_replica_wait_s=wait_s,
-    )
-    async with (
-        open_runtime(settings, sqlalchemy_url(pair.primary), application="test") as runtime,
-        open_reads(settings, runtime, application="test") as reads,
-    ):
-        assert isinstance(reads, ReplicaReads)
-        secret = runtime.ids.new_secret()
-        now = runtime.clock.now()
-        async with runtime.uow() as uow:
-            user = await uow.identities.create_user(f"root-{uuid4().hex[:12]}", Role.ADMIN, now)
-            token = runtime.ids.new_id("tok")
-            await uow.identities.create_token(token, user.id, None, runtime.ids.digest(secret), None, now)
-        app = create_app(runtime, settings, reads=reads)
-        async with (
-            app.router.lifespan_context(app),
-            httpx.AsyncClient(
-                transport=httpx.ASGITransport(app), base_url="http://api", headers={"Authorization": f"Bearer {secret}"}
-            ) as client,
-        ):
-            yield Served(client, runtime, reads)
+        yield asyncio.run(bring_up(make))
 
 
 ROUTES: dict[str, str] = {
@@ -175,17 +85,6 @@ async def test_lists_and_heavy_reads_are_done_at_the_replica_and_nothing_else_is
         for path in (f"/v1/jobs/{job}", "/v1/users/me", "/v1/tokens", "/readyz"):
             assert (await api.client.get(path)).status_code == 200
         assert api.use.used == used
-
-
-async def got_there(api: Served, path: str, **params: str) -> httpx.Response:
-    """The replica's answer; a machine that is busy may need several tries."""
-    async with asyncio.timeout(PATIENCE_S):
-        while True:
-            await api.in_use()
-            used = api.use.used
-            answer = await api.client.get(path, params=params or None)
-            if api.use.used == used + 1:
-                return answer
 
 
 async def test_who_has_written_reads_what_they_wrote(pair: Pair, tmp_path: Path) -> None:
@@ -242,7 +141,7 @@ async def test_a_replica_that_dies_is_noticed_by_nobody_and_found_again(pair: Pa
         await submitted(api.client)
         await api.in_use()
         await api.client.get("/v1/jobs")
-        server = _server(pair.replica)
+        server = server_of(pair.replica)
         pair.replica.end(signal.SIGKILL)
         try:
             for _ in range(10):
@@ -273,33 +172,11 @@ async def test_what_is_no_replica_is_not_used(pair: Pair, tmp_path: Path) -> Non
     async with served(pair, tmp_path, replica_url=sqlalchemy_url(pair.primary)) as api:
         with pytest.raises(_OtherError, match="follows nobody"):
             await api.reads._read_replica(
-                _time_there, await api.reads._primary_position(), asyncio.get_running_loop().time()
+                time_there, await api.reads._primary_position(), asyncio.get_running_loop().time()
             )
         await eventually(lambda: api.reads._logged)
         assert (await api.client.get("/v1/jobs")).status_code == 200
         assert api.use.used == 0
-
-
-async def _time_there(uow: UnitOfWork) -> datetime:
-    return await uow.now()
-
-
-async def begun_there(
-    api: Served, work: Callable[[UnitOfWork], Awaitable[T]], reached: asyncio.Event
-) -> asyncio.Task[T]:
-    """Work that has come as far as to say so, at the replica; a machine that is busy may need several tries."""
-    while True:
-        await api.in_use()
-        under_way = asyncio.create_task(_awaited(api.reads(work)))
-        there = asyncio.create_task(reached.wait())
-        await asyncio.wait((under_way, there), return_when=asyncio.FIRST_COMPLETED)
-        there.cancel()
-        if reached.is_set():
-            return under_way
-
-
-async def _awaited(work: Awaitable[T]) -> T:
-    return await work
 
 
 async def test_one_that_does_not_answer_any_more_keeps_nobody(
@@ -319,7 +196,7 @@ async def test_one_that_does_not_answer_any_more_keeps_nobody(
             return len(await uow.reservations.waiting_totals())
 
         under_way = await begun_there(api, slow, reached)
-        processes = _processes(pair.replica)
+        processes = processes_of(pair.replica)
         for process in processes:
             process.suspend()
         try:
@@ -331,15 +208,6 @@ async def test_one_that_does_not_answer_any_more_keeps_nobody(
             for process in processes:
                 process.resume()
         await api.in_use()
-
-
-def _server(pod: Pod) -> int:
-    return int((pod.data / "postmaster.pid").read_text().splitlines()[0])
-
-
-def _processes(pod: Pod) -> list[psutil.Process]:
-    server = psutil.Process(_server(pod))
-    return [server, *server.children()]
 
 
 @pytest.mark.parametrize(("how", "left"), [("pg_cancel_backend", False), ("pg_terminate_backend", True)])
@@ -382,11 +250,11 @@ async def test_without_the_primary_there_is_no_answer_and_the_replica_is_not_bla
 ) -> None:
     """Nobody could say whether the replica has everything."""
     with database_pods(quick_folder / "lost-primary") as make:
-        pair = await _bring_up(make)
+        pair = await bring_up(make)
         async with served(pair, tmp_path) as api:
             await api.in_use()
             assert (await api.client.get("/v1/jobs")).status_code == 200
-            server = _server(pair.primary)
+            server = server_of(pair.primary)
             with capture_logs() as logs:
                 pair.primary.end(signal.SIGKILL)
                 answer = await api.client.get("/v1/jobs")
@@ -442,7 +310,7 @@ async def test_nothing_can_be_written_there(pair: Pair, tmp_path: Path) -> None:
 
 async def test_a_promotion_in_the_middle_is_no_error_for_anybody(quick_folder: Path, tmp_path: Path) -> None:
     with database_pods(quick_folder / "promoted-replica") as make:
-        pair = await _bring_up(make)
+        pair = await bring_up(make)
         async with served(pair, tmp_path) as api:
             await submitted(api.client)
             await api.in_use()
@@ -469,28 +337,3 @@ async def test_a_promotion_in_the_middle_is_no_error_for_anybody(quick_folder: P
                 listed = (await api.client.get("/v1/jobs")).json()["items"]
                 assert len(listed) == 1
             assert api.use.used == used
-
-
-def test_a_url_that_is_none_stops_the_start_and_is_not_shown(tmp_path: Path) -> None:
-    settings = ApiSettings(home=tmp_path, database_replica_url=SecretStr("hunter2"))
-
-    async def start() -> None:
-        async with open_reads(settings, None):  # type: ignore[arg-type]
-            pass
-
-    with pytest.raises(SettingsError, match="GPU_DEV_DATABASE_REPLICA_URL") as caught:
-        asyncio.run(start())
-    assert "hunter2" not in str(caught.value)
-    assert "hunter2" not in repr(settings)
-
-
-def test_an_empty_url_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(os.environ, "GPU_DEV_DATABASE_REPLICA_URL", "")
-    assert ApiSettings().database_replica_url is None
-
-
-def test_the_url_may_be_in_a_file(tmp_path: Path) -> None:
-    (tmp_path / "gpu_dev_database_replica_url").write_text("postgresql://u:p@r/d")
-    found = ApiSettings(_secrets_dir=tmp_path).database_replica_url  # type: ignore[call-arg]
-    assert found is not None
-    assert found.get_secret_value() == "postgresql://u:p@r/d"

@@ -1,77 +1,34 @@
 """Removal of old rows, and all that stays: by the clock, by what is open, and by what is not summed up."""
 
-import asyncio
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from sqlalchemy import text
 
-from reservation_core.adapters.postgres.history.retention import Retention
 from reservation_core.domain.errors import NotFoundError
-from reservation_core.domain.history.retention import HistoryKind, RetentionRules
+from reservation_core.domain.history.retention import HistoryKind
 from reservation_core.domain.model import PodPhase
-from reservation_core.domain.policy.usage import SUMMED_AFTER
 from reservation_core.ports.jobs.pod_logs import KeptLog
 from reservation_core.ports.queues import QueuedMessage, QueueName
-from reservation_core.usecases.history import retention
-from reservation_core.usecases.history.retention import RetentionReport, RetentionWalk, remove_old_history
 from reservation_core.usecases.jobs.arrays import RestingArrays, settle_arrays
 from reservation_core.usecases.jobs.visible_jobs import view_visible
-from reservation_core.usecases.policy.usage import sum_up_given_back, sum_up_usage
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, BookingWorld
-from tests.integration.reservation_core.usecases.world import pod
-
-DAY = timedelta(days=1)
-RULES = RetentionRules(
-    events=None, jobs=400 * DAY, allocations=400 * DAY, logs=7 * DAY, dead_letters=30 * DAY, idempotency=DAY
+from tests.integration.reservation_core.usecases.history.retention_world import (
+    BELONGINGS,
+    DAY,
+    FOR_EVER,
+    RULES,
+    TINY,
+    counts,
+    ended_job,
+    ids,
+    look,
+    pass_time,
+    summed,
 )
-TINY = RetentionRules(*[timedelta(seconds=1)] * 6)
-FOR_EVER = RetentionRules(None, None, None, None, None, None)
-BELONGINGS = ("allocations", "start_promises", "pod_logs", "wait_estimates")
-
-
-async def look(
-    bookings: BookingWorld, rules: RetentionRules = RULES, walk: RetentionWalk | None = None
-) -> RetentionReport:
-    return await remove_old_history(bookings.world.uow, bookings.world.cluster, rules, walk or RetentionWalk())
-
-
-async def summed(bookings: BookingWorld) -> None:
-    """What was given back is in the sums by week, and what reservations come to in those by day."""
-    await pass_time(bookings, 2 * SUMMED_AFTER)
-    await sum_up_given_back(bookings.world.uow)
-    await sum_up_usage(bookings.world.uow)
-
-
-async def pass_time(bookings: BookingWorld, by: timedelta) -> None:
-    await bookings.time.go_on(by)
-    bookings.world.clock.at = bookings.time.at
-
-
-async def ended_job(bookings: BookingWorld, **fields: object) -> str:
-    """The id of a job that ran for an hour and is over now."""
-    world = bookings.world
-    job_id = await world.ran(**fields)
-    await pass_time(bookings, HOUR)
-    async with world.uow() as uow:
-        await uow.pod_logs.keep([KeptLog(pod(job_id), b"the end\n", complete=True)], world.clock.now())
-    await world.see(world.cluster.show(pod(job_id), PodPhase.FINISHED, started_at=START, exit_code=0))
-    await world.operate()
-    await world.see(world.cluster.show(pod(job_id), PodPhase.GONE))
-    assert (await world.row(job_id)).status.value == "succeeded"
-    return job_id
-
-
-async def counts(bookings: BookingWorld) -> dict[str, int]:
-    tables = ("reservations", "bookings", "booking_series", *BELONGINGS)
-    return {table: (await bookings.rows(f"SELECT count(*) AS n FROM {table}"))[0]["n"] for table in tables}
-
-
-async def ids(bookings: BookingWorld) -> set[str]:
-    return {row["id"] for row in await bookings.rows("SELECT id FROM reservations")}
+from tests.integration.reservation_core.usecases.world import pod
 
 
 async def test_a_job_goes_when_it_is_old_with_all_that_belongs_to_it(bookings: BookingWorld) -> None:
@@ -279,116 +236,6 @@ async def test_a_booking_that_a_pod_may_still_use_stays(bookings: BookingWorld) 
     assert (await look(bookings)).removed[HistoryKind.JOBS] == 1
 
 
-async def test_what_must_stay_is_passed_over_and_keeps_nothing_else(
-    bookings: BookingWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retention, "BATCH", 2)
-    jobs = [await ended_job(bookings) for _ in range(7)]
-    await summed(bookings)
-    for job_id in jobs[:5]:
-        await bookings.rows("INSERT INTO usage_pending VALUES (:id) RETURNING reservation_id", id=job_id)
-    await bookings.time.go_on(500 * DAY)
-    walk = RetentionWalk()
-    await look(bookings, walk=walk)
-    assert await ids(bookings) == set(jobs[:5])
-    await summed(bookings)
-    await look(bookings, walk=walk)
-    assert await ids(bookings) == set()
-
-
-async def test_what_can_not_be_removed_keeps_nothing_else(
-    bookings: BookingWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await ended_job(bookings)
-    await summed(bookings)
-    await bookings.time.go_on(500 * DAY)
-    monkeypatch.setattr(Retention, "make_event_partitions", failing)
-    monkeypatch.setattr(Retention, "remove_reservations", failing)
-    with pytest.raises(ExceptionGroup) as failed:
-        await look(bookings)
-    assert [str(error) for error in failed.value.exceptions] == ["not now", "not now"]
-    left = await counts(bookings)
-    assert (left["reservations"], left["pod_logs"]) == (1, 0)
-    monkeypatch.undo()
-    monkeypatch.setattr(Retention, "remove_reservations", failing)
-    with pytest.raises(RuntimeError, match="not now"):
-        await look(bookings)
-
-
-async def failing(*_: object) -> None:
-    raise RuntimeError("not now")
-
-
-async def test_whoever_is_killed_in_the_middle_leaves_whole_jobs(
-    bookings: BookingWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The connection is lost before a part is committed, each time at another statement of it."""
-    monkeypatch.setattr(retention, "BATCH", 1)
-    jobs = {await ended_job(bookings) for _ in range(3)}
-    await summed(bookings)
-    await bookings.time.go_on(500 * DAY)
-    real = Retention._run
-    whole = "SELECT count(*) AS n FROM reservations WHERE id NOT IN (SELECT reservation_id FROM allocations)"
-
-    for name in (
-        "remove_allocations_of",
-        "remove_pod_logs_of",
-        "remove_bookings_of",
-        "remove_reservations",
-        "note_removed",
-    ):
-
-        async def run(self: Retention, called: str, name: str = name, **values: Any) -> Any:
-            answer = await real(self, called, **values)
-            if called == name and (called != "note_removed" or values["kind"] == "jobs"):
-                await self._connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
-            return answer
-
-        with monkeypatch.context() as killed:
-            killed.setattr(Retention, "_run", run)
-            with pytest.raises(Exception):  # noqa: B017, PT011 -- the lost connection, however it is told
-                await look(bookings)
-        assert await ids(bookings) == jobs
-        assert (await bookings.rows(whole))[0]["n"] == 0
-    assert (await look(bookings)).removed[HistoryKind.JOBS] == 3
-    [state] = await bookings.rows("SELECT removed FROM retention_state WHERE kind = 'jobs'")
-    assert state["removed"] == 3
-
-
-async def test_two_that_remove_at_once_count_everything_once(
-    bookings: BookingWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retention, "BATCH", 1)
-    for _ in range(6):
-        await ended_job(bookings)
-    await summed(bookings)
-    await bookings.time.go_on(500 * DAY)
-    for _ in range(3):
-        await asyncio.gather(look(bookings), look(bookings))
-    assert await ids(bookings) == set()
-    [state] = await bookings.rows("SELECT removed FROM retention_state WHERE kind = 'jobs'")
-    assert state["removed"] == 6
-
-
-async def test_work_goes_on_beside_it(bookings: BookingWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "BATCH", 1)
-    old = [await ended_job(bookings) for _ in range(6)]
-    await summed(bookings)
-    await pass_time(bookings, 500 * DAY)
-
-    async def work() -> list[str]:
-        return [await bookings.world.submitted(duration=60) for _ in range(10)]
-
-    async def remove() -> None:
-        for _ in range(3):
-            await look(bookings, TINY)
-
-    fresh, _ = await asyncio.gather(work(), remove())
-    await bookings.world.plan()
-    assert await ids(bookings) == set(fresh)
-    assert not set(old) & set(fresh)
-
-
 async def test_dead_letters_keys_and_kept_logs_go_in_their_time(bookings: BookingWorld) -> None:
     world = bookings.world
     job_id = await world.submitted()
@@ -406,15 +253,3 @@ async def test_dead_letters_keys_and_kept_logs_go_in_their_time(bookings: Bookin
         await bookings.time.set(START + age)
         removed.append({kind.value: count for kind, count in (await look(bookings)).removed.items()})
     assert removed == [{}, {"idempotency": 1}, {}, {"pod_logs": 1}, {}, {"dead_letters": 1}]
-
-
-async def test_more_than_one_part_is_removed_in_one_look_but_not_without_bound(
-    bookings: BookingWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retention, "BATCH", 2)
-    monkeypatch.setattr(retention, "PARTS", 3)
-    async with bookings.world.uow() as uow:
-        await uow.reservations.submit([bookings.world.new(key=f"k{number}") for number in range(10)], START)
-    await bookings.time.go_on(2 * DAY)
-    assert (await look(bookings)).removed == {HistoryKind.IDEMPOTENCY: 6}
-    assert (await look(bookings)).removed == {HistoryKind.IDEMPOTENCY: 4}

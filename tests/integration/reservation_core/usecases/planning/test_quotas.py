@@ -5,53 +5,19 @@ from datetime import timedelta
 
 import pytest
 
-from reservation_core.contracts.bookings import BookingChange, BookingCreate
-from reservation_core.domain.errors import NotBookableError, NotPermittedError
-from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode
-from reservation_core.domain.policy.limits import NO_POLICY, QueueOrder, Relaxation, RuleName, Rules, Scope
+from reservation_core.contracts.bookings import BookingCreate
+from reservation_core.domain.errors import NotPermittedError
+from reservation_core.domain.model import JobStatus, ReasonCode
+from reservation_core.domain.policy.limits import NO_POLICY, QueueOrder, Scope
 from reservation_core.usecases.bookings.book import book
-from reservation_core.usecases.bookings.change import change_booking
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.planning.planner import Planner
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
-from tests.integration.reservation_core.usecases.world import World, pod
+from tests.integration.reservation_core.usecases.planning.quota_world import again, ended, rule, statuses
+from tests.integration.reservation_core.usecases.world import World
 from tests.waiting import eventually
-
-
-async def rule(world: World, scope: Scope = Scope(), **fields: object) -> None:  # noqa: B008
-    async with world.uow() as uow:
-        await uow.policies.replace_rule(scope, Rules(**fields), by="root", from_file=False, now=world.clock.now())  # type: ignore[arg-type]
-
-
-async def statuses(world: World, *jobs: str) -> list[JobStatus]:
-    return [(await world.row(job)).status for job in jobs]
-
-
-async def ended(bookings: BookingWorld, job: str, pods: int = 1) -> None:
-    """A minute later its pods run, finish and go."""
-    world = bookings.world
-    await world.operate()
-    await bookings.time.set(world.clock.go_on(MINUTE))
-    for rank in range(pods):
-        await world.see(world.cluster.show(pod(job, rank), PodPhase.RUNNING, started_at=world.clock.now()))
-    for rank in range(pods):
-        await world.see(
-            world.cluster.show(pod(job, rank), PodPhase.FINISHED, exit_code=0, finished_at=world.clock.now())
-        )
-    await world.operate()
-    for rank in range(pods):
-        await world.see(world.cluster.show(pod(job, rank), PodPhase.GONE))
-    assert (await world.row(job)).status is JobStatus.SUCCEEDED
-
-
-async def again(planner: Planner) -> None:
-    """All that a planner does in a second; what it finds for slots starts in them."""
-    await planner.cycle()
-    await planner.give_slots()
-    await planner.cycle()
-    await planner.publish_estimates()
 
 
 async def test_over_ones_quota_one_waits_aside_and_others_pass(bookings: BookingWorld) -> None:
@@ -155,17 +121,6 @@ async def test_a_held_back_job_that_is_cancelled_does_not_come_back(bookings: Bo
     assert job not in planner._picture.common.queue.jobs
 
 
-async def test_a_booking_counts_while_a_job_would_run_and_not_before(bookings: BookingWorld) -> None:
-    world = bookings.world
-    await rule(world, max_gpus=2)
-    await bookings.booked(START + 2 * HOUR, gpus=2)
-    short = await world.submitted(duration=3600)
-    long = await world.submitted(duration=3 * 3600)
-    planner = await world.planner()
-    await planner.cycle()
-    assert await statuses(world, short, long) == [JobStatus.STARTING, JobStatus.QUEUED]
-
-
 async def test_gpu_hours_of_the_week_bound_what_starts(bookings: BookingWorld) -> None:
     world = bookings.world
     # With the time that a start may take, an hour's job is allocated 62 minutes.
@@ -195,34 +150,6 @@ async def test_a_booking_made_behind_the_planners_back_is_seen_as_jobs_start(
     await again(planner)
     assert await statuses(world, job) == [JobStatus.QUEUED]
     assert (await world.view(job)).reservation.reason.code is ReasonCode.QUOTA_REACHED
-
-
-async def test_bookings_and_starts_at_the_same_time_stay_within_the_quota(bookings: BookingWorld) -> None:
-    world = bookings.world
-    await rule(world, max_gpus=1)
-    for round_ in range(8):
-        now = START + round_ * 2 * HOUR
-        world.clock.at = now
-        await bookings.time.set(now)
-        planner = await world.planner()
-        job = await world.submitted()
-        book = bookings.booked(now, length=30 * MINUTE)
-        _, booked = await asyncio.gather(planner.cycle(), book, return_exceptions=True)
-        started = (await world.row(job)).status is JobStatus.STARTING
-        assert isinstance(booked, NotBookableError) == started
-        [held] = await bookings.rows(
-            "SELECT count(*) AS n FROM allocations WHERE NOT planned AND upper(during) > :now", now=now
-        )
-        assert held["n"] == 1
-        await bookings.rows(
-            "UPDATE allocations SET held = false, released_at = :now WHERE released_at IS NULL RETURNING id", now=now
-        )
-        await bookings.rows(
-            "UPDATE reservations SET status = CASE kind WHEN 'job' THEN 'failed' ELSE 'ended' END, finished_at = :now "
-            "WHERE finished_at IS NULL RETURNING id",
-            now=now,
-        )
-        await world.operate()
 
 
 async def test_a_start_waits_for_a_booking_of_its_owner_that_is_being_made(bookings: BookingWorld) -> None:
@@ -320,15 +247,6 @@ async def test_a_rule_may_raise_a_users_priority(world: World) -> None:
         world.new(policy=policy, priority=6, as_user=True)
 
 
-async def test_what_starts_soon_is_booked_beyond_the_quota(bookings: BookingWorld) -> None:
-    relaxed = (Relaxation(2 * HOUR, frozenset({RuleName.MAX_GPUS})),)
-    await rule(bookings.world, max_gpus=1, relaxed_if_starts_within=relaxed)
-    await bookings.booked(START + HOUR, gpus=2)
-    with pytest.raises(NotBookableError) as refused:
-        await bookings.booked(START + 3 * HOUR, gpus=2)
-    assert "max_gpus" in [broken.code for broken in refused.value.broken_rules]
-
-
 async def test_a_planner_without_rules_reads_nothing_of_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     planner: Planner = await world.planner()
     job = await world.submitted()
@@ -337,57 +255,6 @@ async def test_a_planner_without_rules_reads_nothing_of_them(world: World, monke
     assert planner._quota._names == {}
     assert (await world.row(job)).status is JobStatus.STARTING
     assert timedelta(0) == planner._quota._every
-
-
-async def test_a_booking_with_jobs_is_changed_beside_a_planner_that_locks_owners(bookings: BookingWorld) -> None:
-    world = bookings.world
-    made = await bookings.booked(START + HOUR)
-    await world.submitted(booking_id=made.id)
-    planner = await world.planner()
-
-    async def a_lock_is_waited_for() -> bool:
-        found = await bookings.rows(
-            "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        )
-        return bool(found)
-
-    async def changed() -> None:
-        change = BookingChange.model_validate({"duration": 7200})
-        async with world.uow() as uow:
-            await change_booking(uow, world.who, made.id, change, None)
-
-    # As starts do where a quota binds: the owners first, then the fence.
-    async with world.uow() as uow:
-        await uow.policies.lock_holders([world.who.user_id], ())
-        change = asyncio.create_task(changed())
-        await eventually(a_lock_is_waited_for)
-        await uow.planning.publish_estimates(planner._epoch, [], START)
-    await change
-    assert (await bookings.booking(made.id)).span.length == 2 * HOUR
-
-
-async def test_a_booking_does_not_take_what_its_owners_waiting_job_was_promised(bookings: BookingWorld) -> None:
-    world = bookings.world
-    await rule(world, Scope(user="alice"), max_gpus=2)
-    world.who, alice = await bookings.person("bob"), world.who
-    await world.started(gpus=2, duration=7200)
-    his = await world.started(gpus=2, duration=600)
-    world.who = alice
-    job = await world.submitted(gpus=2, duration=7200)
-    planner = await world.planner()
-    await planner.cycle()
-    await planner.give_slots()
-    [(start, end, _), _] = await bookings.taken(job)
-    assert start > START
-    # There is room for both, but not within her quota.
-    assert end > START + 2 * HOUR + 5 * MINUTE
-    with pytest.raises(NotBookableError) as refused:
-        await bookings.booked(START + 2 * HOUR + 5 * MINUTE, gpus=2)
-    assert [broken.code for broken in refused.value.broken_rules] == ["max_gpus"]
-    await bookings.booked(end + MINUTE - timedelta(seconds=end.second), gpus=2)
-    await ended(bookings, his)
-    await planner.cycle()
-    assert await statuses(world, job) == [JobStatus.STARTING]
 
 
 async def test_an_extension_is_held_to_the_rules_of_the_type_that_the_job_was_given(bookings: BookingWorld) -> None:

@@ -16,7 +16,8 @@ from reservation_core.domain.planning.standings import BY_AREA
 from reservation_core.domain.policy.limits import UNLIMITED, Policy, PolicyRule, Relaxation, RuleName, Rules, Scope
 from reservation_core.domain.request_terms import Share
 from tests.examples import examples
-from tests.unit.reservation_core.domain.planning.simulation import MANY, Simulation
+from tests.unit.reservation_core.domain.planning.planned_world import MANY
+from tests.unit.reservation_core.domain.planning.simulation import Simulation
 from tests.unit.reservation_core.domain.planning.worlds import MINUTE, T0, TYPES, at, job, node
 
 OPERATIONS = (

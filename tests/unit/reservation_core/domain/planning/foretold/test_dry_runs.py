@@ -18,7 +18,8 @@ from reservation_core.domain.policy.limits import NO_POLICY
 from reservation_core.domain.request_terms import RequestChange
 from tests.examples import examples
 from tests.unit.reservation_core.domain.jobs.test_promises import CHANCES, OPERATIONS, nodes_by, policy_by
-from tests.unit.reservation_core.domain.planning.simulation import MANY, NAMES, Simulation
+from tests.unit.reservation_core.domain.planning.planned_world import MANY, NAMES
+from tests.unit.reservation_core.domain.planning.simulation import Simulation
 from tests.unit.reservation_core.domain.planning.worlds import MINUTE, T0, TYPES, held, job, node, snapshot
 
 FAR = datetime.max.replace(tzinfo=UTC)
