@@ -5,6 +5,7 @@ from tests.mutants.mutant import Mutant
 CODE = "reservation_core/usecases/"
 LOGIN = "tests/integration/api_service/people/test_login.py"
 USECASES = "tests/integration/reservation_core/usecases/"
+QUOTAS = USECASES + "planning/quotas/"
 
 FLOWS = (
     Mutant(
@@ -13,7 +14,10 @@ FLOWS = (
         CODE + "jobs/extend.py",
         "    await lock_owner(uow, job_id)\n",
         "",
-        (USECASES + "planning/test_project_quotas.py::test_of_two_extensions_at_once_the_second_sees_the_first",),
+        (
+            USECASES
+            + "planning/quotas/test_project_quotas.py::test_of_two_extensions_at_once_the_second_sees_the_first",
+        ),
     ),
     Mutant(
         "extend without the policy",
@@ -21,7 +25,7 @@ FLOWS = (
         CODE + "jobs/extend.py",
         "        await permit_extension(uow, reservation, by, now)\n",
         "",
-        (USECASES + "planning/test_quotas.py::test_an_extension_is_held_to_the_policy",),
+        (QUOTAS + "test_quotas.py::test_an_extension_is_held_to_the_policy",),
     ),
     Mutant(
         "book without the owner's lock",
@@ -29,7 +33,10 @@ FLOWS = (
         CODE + "bookings/read_booking_rules.py",
         "disabled = await uow.policies.lock_holders([user_id], [] if project is None else [project])",
         "disabled: frozenset[int] = frozenset()",
-        (USECASES + "planning/test_quotas.py::test_a_start_waits_for_a_booking_of_its_owner_that_is_being_made",),
+        (
+            USECASES
+            + "planning/quotas/test_quotas.py::test_a_start_waits_for_a_booking_of_its_owner_that_is_being_made",
+        ),
     ),
     Mutant(
         "starts without the owners' lock",
@@ -37,7 +44,10 @@ FLOWS = (
         CODE + "planning/quota_gate.py",
         "        await uow.policies.lock_holders(owners, projects)\n",
         "",
-        (USECASES + "planning/test_quotas.py::test_a_start_waits_for_a_booking_of_its_owner_that_is_being_made",),
+        (
+            USECASES
+            + "planning/quotas/test_quotas.py::test_a_start_waits_for_a_booking_of_its_owner_that_is_being_made",
+        ),
     ),
     Mutant(
         "starts beyond a quota",
@@ -45,7 +55,10 @@ FLOWS = (
         CODE + "planning/quota_gate.py",
         "reason = ruling.refuses_start(start)",
         "reason = None",
-        (USECASES + "planning/test_quotas.py::test_a_booking_made_behind_the_planners_back_is_seen_as_jobs_start",),
+        (
+            USECASES
+            + "planning/quotas/test_quotas.py::test_a_booking_made_behind_the_planners_back_is_seen_as_jobs_start",
+        ),
     ),
     Mutant(
         "slots beyond a quota",
@@ -53,10 +66,7 @@ FLOWS = (
         CODE + "planning/quota_gate.py",
         "if ruling.refuses_slot(slot) is None:",
         "if True:",
-        (
-            USECASES
-            + "planning/test_promises_and_quotas.py::test_a_slot_waits_for_a_booking_of_its_owner_that_is_being_made",
-        ),
+        (QUOTAS + "test_promises_and_quotas.py::test_a_slot_waits_for_a_booking_of_its_owner_that_is_being_made",),
     ),
     Mutant(
         "arrival whatever the policy says",

@@ -7,6 +7,7 @@ MIGRATIONS = "migrations/versions/"
 RETENTION = "tests/integration/reservation_core/usecases/history/test_retention.py::"
 POSTGRES = "tests/integration/reservation_core/adapters/postgres/"
 USECASES = "tests/integration/reservation_core/usecases/"
+QUOTAS = USECASES + "planning/quotas/"
 ADDED_UP = "tests/unit/reservation_core/domain/planning/test_shares_against_oracle.py::"
 CLOCK = POSTGRES + "connection/test_shared_clock.py"
 
@@ -194,8 +195,10 @@ LEDGER = (
         "ORDER BY id FOR NO KEY UPDATE;",
         "ORDER BY id;",
         (
-            USECASES + "planning/test_quotas.py::test_a_start_waits_for_a_booking_of_its_owner_that_is_being_made",
-            USECASES + "planning/test_project_quotas.py::test_of_two_extensions_at_once_the_second_sees_the_first",
+            USECASES
+            + "planning/quotas/test_quotas.py::test_a_start_waits_for_a_booking_of_its_owner_that_is_being_made",
+            USECASES
+            + "planning/quotas/test_project_quotas.py::test_of_two_extensions_at_once_the_second_sees_the_first",
         ),
     ),
     Mutant(
@@ -204,10 +207,7 @@ LEDGER = (
         SQL + "policy/policies.sql",
         "ORDER BY name FOR NO KEY UPDATE;",
         "ORDER BY name;",
-        (
-            USECASES
-            + "planning/test_project_quotas.py::test_a_start_waits_for_another_members_booking_that_is_being_made",
-        ),
+        (QUOTAS + "test_project_quotas.py::test_a_start_waits_for_another_members_booking_that_is_being_made",),
     ),
     Mutant(
         "the planner is not held back",

@@ -6,6 +6,7 @@ CODE = "reservation_core/domain/"
 SHARES = "tests/unit/reservation_core/domain/pools/test_booked_shares_against_oracle.py::"
 BOOKED = "tests/integration/reservation_core/usecases/planning/test_booked_shares.py::"
 DOMAIN = "tests/unit/reservation_core/domain/"
+FORETOLD = DOMAIN + "planning/foretold/"
 LIFE = DOMAIN + "jobs/life"
 LOGIN = "tests/integration/api_service/people/test_login.py"
 ORACLE = DOMAIN + "planning/test_planning_against_oracle.py"
@@ -101,7 +102,7 @@ RULES = (
         CODE + "planning/standings.py",
         "return int(area / (1 + waited / AGEING) ** 2)",
         "return area",
-        (DOMAIN + "planning/test_standings.py::test_nobody_is_put_off_for_longer_than_the_ageing_says",),
+        (FORETOLD + "test_standings.py::test_nobody_is_put_off_for_longer_than_the_ageing_says",),
     ),
     Mutant(
         "starts before those unknown",
@@ -200,7 +201,10 @@ RULES = (
         CODE + "planning/standings.py",
         "if orders.is_by_area(job.project) else ALIKE",
         "if not orders.is_by_area(job.project) else ALIKE",
-        (DOMAIN + "planning/test_standings.py::test_small_jobs_go_first_and_equal_ones_in_the_order_of_arrival",),
+        (
+            DOMAIN
+            + "planning/foretold/test_standings.py::test_small_jobs_go_first_and_equal_ones_in_the_order_of_arrival",
+        ),
     ),
     Mutant(
         "a booking takes a promised turn",
@@ -248,7 +252,7 @@ RULES = (
         CODE + "pools/forecast.py",
         "chosen, start = slot[0], max(slot[1], now)",
         "chosen, start = slot[0], now",
-        (DOMAIN + "planning/test_estimates.py",),
+        (FORETOLD + "test_estimates.py",),
     ),
     Mutant(
         "a hopeless node again",

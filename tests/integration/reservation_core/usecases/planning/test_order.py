@@ -12,7 +12,7 @@ from reservation_core.domain.policy.limits import QueueOrder, Scope
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.planning.planner import Planner
-from tests.integration.reservation_core.usecases.planning.test_quotas import rule
+from tests.integration.reservation_core.usecases.planning.quotas.test_quotas import rule
 from tests.integration.reservation_core.usecases.planning.test_slots import WHOLE, plan, slot
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, World
 

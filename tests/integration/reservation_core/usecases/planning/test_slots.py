@@ -22,7 +22,7 @@ from reservation_core.usecases.jobs.submit import submit
 from reservation_core.usecases.planning.planner import Planner
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import BookingWorld
-from tests.integration.reservation_core.usecases.planning.test_quotas import rule
+from tests.integration.reservation_core.usecases.planning.quotas.test_quotas import rule
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, LONGEST, World
 
 HOUR = timedelta(hours=1)

@@ -17,7 +17,7 @@ from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.running.preempt import PreemptionReport, preempt
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
-from tests.integration.reservation_core.usecases.planning.test_project_quotas import rule
+from tests.integration.reservation_core.usecases.planning.quotas.test_project_quotas import rule
 from tests.integration.reservation_core.usecases.planning.test_shares import has
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, LONGEST, World, pod
 

@@ -12,7 +12,7 @@ from reservation_core.domain.policy.limits import Relaxation, RuleName, Scope
 from reservation_core.usecases.bookings.change import change_booking
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
-from tests.integration.reservation_core.usecases.planning.quota_world import ended, rule, statuses
+from tests.integration.reservation_core.usecases.planning.quotas.quota_world import ended, rule, statuses
 from tests.waiting import eventually
 
 

@@ -15,7 +15,7 @@ from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.planning.planner import Planner
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
-from tests.integration.reservation_core.usecases.planning.quota_world import again, ended, rule, statuses
+from tests.integration.reservation_core.usecases.planning.quotas.quota_world import again, ended, rule, statuses
 from tests.integration.reservation_core.usecases.world import World
 from tests.waiting import eventually
 

@@ -14,8 +14,8 @@ from reservation_core.usecases.bookings.book import book
 from reservation_core.usecases.planning.planner import Planner
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
-from tests.integration.reservation_core.usecases.planning.test_project_quotas import a_lock_is_waited_for
-from tests.integration.reservation_core.usecases.planning.test_quotas import again, ended, rule
+from tests.integration.reservation_core.usecases.planning.quotas.test_project_quotas import a_lock_is_waited_for
+from tests.integration.reservation_core.usecases.planning.quotas.test_quotas import again, ended, rule
 
 _OF_ALICE = Scope(user="alice")
 

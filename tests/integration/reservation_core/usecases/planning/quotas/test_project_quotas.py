@@ -16,7 +16,7 @@ from reservation_core.usecases.bookings.cancel import cancel_booking
 from reservation_core.usecases.jobs.extend import extend
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, MINUTE, BookingWorld
-from tests.integration.reservation_core.usecases.planning.test_quotas import again, ended, rule, statuses
+from tests.integration.reservation_core.usecases.planning.quotas.test_quotas import again, ended, rule, statuses
 from tests.integration.reservation_core.usecases.world import World, pod
 from tests.waiting import eventually
 
