@@ -70,13 +70,17 @@ def _made_below(place: Path) -> Path:
 def own_folder() -> Iterator[Path]:
     """The session's folder, through which other accounts can pass; below it, `tmp` is for temporary files.
 
+    `home` is the home of whatever is started: shells of this machine's people read files there that take seconds.
+
     Raises AssertionError at the end where a temporary file or a process is left.
     """
     own = _made_below(Path(tempfile.gettempdir()))
     (own / "tmp").mkdir()
     (own / "tmp").chmod(0o1777)
-    before = os.environ.get("TMPDIR")
+    (own / "home").mkdir(mode=0o700)
+    before = {name: os.environ.get(name) for name in ("TMPDIR", "HOME")}
     os.environ["TMPDIR"] = tempfile.tempdir = str(own / "tmp")
+    os.environ["HOME"] = str(own / "home")
     try:
         yield own
         if "kubernetes.aio.config.kube_config" in sys.modules:  # it would do so at the very end of the process
@@ -87,9 +91,10 @@ def own_folder() -> Iterator[Path]:
         assert not (left := _left(own)), f"tests have left: {left}"
     finally:
         tempfile.tempdir = None
-        del os.environ["TMPDIR"]
-        if before is not None:
-            os.environ["TMPDIR"] = before
+        for name, value in before.items():
+            del os.environ[name]
+            if value is not None:
+                os.environ[name] = value
         _remove(own)
 
 
