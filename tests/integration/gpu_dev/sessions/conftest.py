@@ -5,6 +5,7 @@ import pty
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -84,6 +85,10 @@ class Terminal:
         self.pid, self.master = pty.fork()
         if self.pid == 0:
             os.execve(command[0], command, environment)
+        # Else Ctrl-C throws away what was shown last: on a busy machine also what the program answers to it.
+        modes = termios.tcgetattr(self.master)
+        modes[3] |= termios.NOFLSH
+        termios.tcsetattr(self.master, termios.TCSANOW, modes)
         os.set_blocking(self.master, False)
         self.shown = ""
         self.all = ""
