@@ -48,7 +48,7 @@ class ConsumerRules:
     visibility: timedelta
     max_reads: int
     sweep: timedelta
-    together: int = 32
+    together: int = 64
 
 
 class Consumer:
