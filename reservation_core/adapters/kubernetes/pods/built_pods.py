@@ -50,7 +50,7 @@ _RUNTIME_VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 _ORDER = "CUDA_DEVICE_ORDER"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # a key by identity: hashing all defaults takes as long as a small pod
 class PodRules:
     """The common properties of all job pods of this cluster.
 
@@ -88,13 +88,9 @@ def build_pod(spec: PodSpec, rules: PodRules, now: datetime) -> dict[str, Any]:
         "spec": {
             **_placement(spec.node, rules),
             **({"hostname": _label(str(spec.name)), "subdomain": service_name(spec.name)} if spec.pods > 1 else {}),
-            "restartPolicy": "Never",
             "activeDeadlineSeconds": _seconds(spec.deadline - now + rules.extension_room),
             "terminationGracePeriodSeconds": _seconds(spec.grace),
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "securityContext": _pod_security(rules.defaults),
-            **_from_defaults(rules),
+            **_alike(rules),
             **_init_containers(spec, rules),
             "containers": [_container(spec, rules)],
             "volumes": _volumes(spec, rules),
@@ -165,9 +161,16 @@ def _pod_security(defaults: PodDefaults) -> dict[str, Any]:
     }
 
 
-def _from_defaults(rules: PodRules) -> dict[str, Any]:
+@lru_cache(maxsize=16)
+def _alike(rules: PodRules) -> Mapping[str, Any]:
+    """The fields of a pod's spec that are the same in all pods."""
     defaults = rules.defaults
-    fields: dict[str, Any] = {}
+    fields: dict[str, Any] = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": _pod_security(defaults),
+    }
     if defaults.runtimeClassName is not None and rules.attach is not GpuAttach.DEVICE_PLUGIN:
         fields["runtimeClassName"] = defaults.runtimeClassName
     if defaults.priorityClassName is not None:
@@ -309,8 +312,8 @@ def _uuids(spec: PodSpec) -> list[str]:
 
 
 def _resources(spec: PodSpec, rules: PodRules) -> dict[str, Any]:
-    shares, gpus = rules.defaults.resources, len(spec.gpu_indices)
-    requests, limits = dict(_amounts(shares.requests, gpus)), dict(_amounts(shares.limits, gpus))
+    gpus = len(spec.gpu_indices)
+    requests, limits = (dict(amounts) for amounts in _amounts(rules, gpus))
     for kind, amount in _asked(spec).items():
         requests[kind] = limits[kind] = amount
     if rules.attach is GpuAttach.DEVICE_PLUGIN:
@@ -329,7 +332,13 @@ def _asked(spec: PodSpec) -> dict[str, str]:
 
 
 @lru_cache(maxsize=1024)
-def _amounts(share: ResourceShare, gpus: int) -> Mapping[str, str]:
+def _amounts(rules: PodRules, gpus: int) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """The requests and the limits of so many GPUs by the administrator's defaults."""
+    shares = rules.defaults.resources
+    return _total(shares.requests, gpus), _total(shares.limits, gpus)
+
+
+def _total(share: ResourceShare, gpus: int) -> Mapping[str, str]:
     def total(kind: str) -> Any:
         per_pod, per_gpu = (read_quantity(getattr(part, kind)) for part in (share.per_pod, share.per_gpu))
         return per_pod + gpus * per_gpu

@@ -1,6 +1,7 @@
 """Syntax of image names: a pod with an impossible name would wait for ever."""
 
 import re
+from functools import lru_cache
 
 _LONGEST = 512
 _LONGEST_REPOSITORY = 255
@@ -15,6 +16,7 @@ _REFERENCE = re.compile(
 _BARE_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
+@lru_cache(maxsize=256)
 def is_image_reference(text: str) -> bool:
     """Whether this is `[registry/]name[:tag][@digest]`, as container runtimes read it."""
     if len(text) > _LONGEST or _BARE_DIGEST.fullmatch(text):
