@@ -101,8 +101,10 @@ def share_of(cpu_milli: int | None, memory_bytes: int | None) -> Share | None:
 
 
 def _resources_of(row: Mapping[Any, Any]) -> Resources | None:
-    resources = Resources(Share(row["cpu_milli"], row["memory_bytes"]), row["shm_bytes"])
-    return None if resources == Resources() else resources
+    cpu_milli, memory_bytes, shm_bytes = row["cpu_milli"], row["memory_bytes"], row["shm_bytes"]
+    if cpu_milli is None and memory_bytes is None and shm_bytes is None:  # most rows: nothing is made and compared
+        return None
+    return Resources(Share(cpu_milli, memory_bytes), shm_bytes)
 
 
 def _retries_of(most: int | None, causes: list[str] | None) -> Retries | None:
