@@ -192,7 +192,8 @@ ORDER BY line_type, line_priority, seq LIMIT :limit;
 -- messages, in one statement. Ranges begin and end by the database's clock: with clocks of several machines, a range
 -- could begin before the previous one has ended. After a step of the clock, the caller's monotonic time counts. Nothing
 -- is written without the fence (see check_epoch), or if a range would end before it begins, by a stale plan or another
--- clock. The messages that led to the plan are deleted.
+-- clock. The messages that led to the plan are deleted. Messages are written and deleted as pgmq.send_batch and
+-- pgmq.delete do, which would plan anew at each call.
 WITH time AS MATERIALIZED (
     SELECT t.at, EXISTS (SELECT FROM unnest(CAST(:range_ends AS timestamptz[])) AS i (range_end)
                          WHERE i.range_end <= t.at) AS over
@@ -235,11 +236,12 @@ WITH time AS MATERIALIZED (
     INSERT INTO events (reservation_id, at, actor, kind, before, after, reason_code, reason)
     SELECT id, :now, 'planner', :event_kind, :before, :after, :reason_code, reason FROM started
 ), sent AS (
-    SELECT pgmq.send_batch('pod_operations', array_agg(
-        jsonb_build_object('v', 1, 'op', 'create', 'id', id, 'attempt', attempt)))
-    FROM started HAVING count(*) > 0
+    INSERT INTO pgmq.q_pod_operations (vt, message)
+    SELECT clock_timestamp(), jsonb_build_object('v', 1, 'op', 'create', 'id', id, 'attempt', attempt) FROM started
+    RETURNING msg_id
 ), forgotten_messages AS (
-    SELECT pgmq.delete('gpu_jobs', CAST(:handled AS bigint[])) FROM fence
+    DELETE FROM pgmq.q_gpu_jobs
+    WHERE msg_id = ANY(CAST(:handled AS bigint[])) AND EXISTS (SELECT FROM fence) RETURNING msg_id
 )
 SELECT EXISTS (SELECT FROM fence) AS leads, (SELECT over FROM time) AS over,
        (SELECT coalesce(array_agg(id), '{}') FROM started) AS ids,
