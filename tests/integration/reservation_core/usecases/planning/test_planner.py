@@ -132,25 +132,6 @@ async def test_a_cancelled_job_is_not_started_by_a_plan_made_before(world: World
     assert await statuses(world, ids) == [JobStatus.CANCELLED, JobStatus.STARTING]
 
 
-async def test_the_messages_of_starts_are_as_if_pgmq_had_sent_them(world: World) -> None:
-    """The statement writes them itself: whatever a newer PGMQ puts into such a row must be found here."""
-    ids = await many(world, 2, gpus=1)
-    await drained(await world.planner())
-    all_messages = (
-        "SELECT *, abs(extract(epoch FROM vt - enqueued_at)) < 1 AS due FROM pgmq.q_pod_operations ORDER BY msg_id"
-    )
-    written = [row._asdict() for row in await world.sql(all_messages)]
-    assert {row["message"]["id"] for row in written} == {*ids}
-    async with world.uow() as uow:
-        again = "SELECT array_agg(message ORDER BY msg_id) FROM pgmq.q_pod_operations"
-        await sql(uow, f"SELECT count(*) FROM pgmq.send_batch('pod_operations', ({again}))")
-    sent = [row._asdict() for row in await world.sql(all_messages)][len(written) :]
-    of_their_own = {"msg_id", "enqueued_at", "vt"}
-    assert [{k: v for k, v in row.items() if k not in of_their_own} for row in written] == [
-        {k: v for k, v in row.items() if k not in of_their_own} for row in sent
-    ]
-
-
 async def test_a_deposed_planner_writes_nothing(world: World) -> None:
     old = await world.planner()
     await world.planner()
