@@ -56,6 +56,7 @@ STATUS_OF: Mapping[type[errors.DomainError], int] = {
     errors.NoSecretsKeyError: 409,
     errors.BookingNotUsableError: 409,
     errors.BeyondBookedShareError: 422,
+    errors.NotKeptError: 422,
     errors.UnknownCallerError: 401,
     errors.UserDisabledError: 409,
     errors.NodeAnswersError: 409,

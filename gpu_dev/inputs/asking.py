@@ -84,8 +84,8 @@ def read_gpus(text: str) -> int:
     """A number of cards on one node. Raises UsageError."""
     from reservation_core.contracts.base import MAX_GPUS_PER_NODE
 
-    if not (text.strip().isascii() and text.strip().isdigit()) or not 1 <= int(text) <= MAX_GPUS_PER_NODE:
-        raise UsageError(f"{text!r} is not a number of GPUs from 1 to {MAX_GPUS_PER_NODE}.")
+    if not (text.strip().isascii() and text.strip().isdigit()) or int(text) > MAX_GPUS_PER_NODE:
+        raise UsageError(f"{text!r} is not a number of GPUs from 0 to {MAX_GPUS_PER_NODE}.")
     return int(text)
 
 

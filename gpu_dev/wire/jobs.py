@@ -39,7 +39,7 @@ class Workload(Struct, kw_only=True, forbid_unknown_fields=True):
 
 class JobSubmit(Struct, kw_only=True, forbid_unknown_fields=True):
     name: UnsetType | Annotated[str, Meta(min_length=1, max_length=200)] | None = UNSET
-    gpus: Annotated[int, Meta(ge=1, le=64)]
+    gpus: Annotated[int, Meta(ge=0, le=64)]
     gpu_type: UnsetType | Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")] | None = UNSET
     nodes: UnsetType | Annotated[int, Meta(ge=1, le=256)] = UNSET
     duration: timedelta

@@ -86,7 +86,7 @@ class ProjectOut(Struct, kw_only=True):
 
 
 class ExplainRequest(Struct, kw_only=True, forbid_unknown_fields=True):
-    gpus: Annotated[int, Meta(ge=1, le=64)]
+    gpus: Annotated[int, Meta(ge=0, le=64)]
     gpu_type: UnsetType | Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")] | None = UNSET
     nodes: UnsetType | Annotated[int, Meta(ge=1, le=256)] = UNSET
     duration: UnsetType | timedelta | None = UNSET

@@ -146,14 +146,9 @@ class Wire(BaseModel):
     model_config = ConfigDict(extra="forbid", ser_json_timedelta="iso8601", hide_input_in_errors=True, defer_build=True)
 
 
-def _refuse_none(gpus: object) -> object:
-    if gpus == 0 and not isinstance(gpus, bool):
-        raise ValueError("a job needs at least one GPU: jobs without GPUs are not offered yet")
-    return gpus
-
-
 JobGpus = Annotated[
-    int, BeforeValidator(_refuse_none, json_schema_input_type=int), Field(strict=True, ge=1, le=MAX_GPUS_PER_NODE)
+    int,
+    Field(strict=True, ge=0, le=MAX_GPUS_PER_NODE, description="On each node. 0: a job with CPUs and memory alone."),
 ]
 
 

@@ -44,7 +44,7 @@ from reservation_core.domain.disks.disk_uses import fault_of_uses as fault_of_di
 from reservation_core.domain.jobs.asked_dependencies import MOST_DEPENDENCIES, fault_of_dependencies
 from reservation_core.domain.jobs.variables import fault_of_variable
 from reservation_core.domain.model import JobStatus, RequestVerdict
-from reservation_core.domain.request_terms import RequestChange, fault_of_preemption
+from reservation_core.domain.request_terms import RequestChange, fault_of_cpu_job, fault_of_preemption
 from reservation_core.domain.sessions.secret_uses import MOST_IN_JOB, fault_of_uses
 from reservation_core.domain.short_durations import LONGEST_DURATION
 
@@ -166,7 +166,9 @@ class JobSubmit(Wire):
 
     @model_validator(mode="after")
     def _check_preemption(self) -> Self:
-        if fault := fault_of_preemption(self.preemptible, self.min_runtime, self.duration, self.booking_id):
+        if fault := fault_of_preemption(
+            self.preemptible, self.min_runtime, self.duration, self.booking_id
+        ) or fault_of_cpu_job(self.gpus, self.nodes, self.gpu_type, self.booking_id, preemptible=self.preemptible):
             raise ValueError(fault)
         return self
 

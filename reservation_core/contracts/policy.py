@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PlainSerializer, field_validator, model_validator
 
 from reservation_core.contracts.base import (
-    MAX_GPUS_PER_NODE,
     MAX_NODES,
     BrokenRule,
     CostOut,
     Duration,
     GpuTypeName,
+    JobGpus,
     Line,
     Place,
     ProjectName,
@@ -44,6 +44,7 @@ from reservation_core.domain.model import RequestVerdict
 from reservation_core.domain.policy.limits import LIFTABLE, UNLIMITED, QueueOrder, Relaxation, RuleName, Rules
 from reservation_core.domain.policy.prices import PRICE_PATTERN, Money
 from reservation_core.domain.policy.usage import UsageBy
+from reservation_core.domain.request_terms import fault_of_cpu_job
 from reservation_core.domain.wall_times import instant_of, read_time, zone_of
 
 LONGEST = timedelta(days=400)
@@ -208,7 +209,7 @@ class ExplainRequest(Wire):
 
     model_config = with_example(gpus=4, gpu_type="h100", start="2030-01-31T09:00:00Z", duration="PT8H")
 
-    gpus: Annotated[int, Field(strict=True, ge=1, le=MAX_GPUS_PER_NODE)]
+    gpus: JobGpus
     gpu_type: GpuTypeName | None = None
     nodes: Annotated[int, Field(strict=True, ge=1, le=MAX_NODES)] = 1
     duration: Duration | None = None
@@ -239,6 +240,12 @@ class ExplainRequest(Wire):
             raise ValueError("`end` is of a booking, which has a `start`")
         if self.instead_of is not None and self.start is not None:
             raise ValueError("`instead_of` is of a job, which has no `start`")
+        if self.gpus == 0 and self.start is not None:
+            raise ValueError("gpus: a booking is of GPUs; ask for at least 1, or for a job without `start`")
+        if fault := fault_of_cpu_job(
+            self.gpus, self.nodes, self.gpu_type, self.booking_id, preemptible=self.preemptible
+        ):
+            raise ValueError(fault)
         minutes = None if self.start is None else self.duration
         faults = time_faults(self.time_zone, minutes, start=self.start, end=self.end) or length_faults(self.length)
         if faults:

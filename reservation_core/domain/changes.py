@@ -172,9 +172,12 @@ class NodeFenced:
     max_starts: int
 
 
+NO_GPU = -1
+
+
 @dataclass(frozen=True, slots=True)
 class HeldGpu:
-    """One GPU that a pod claims to hold; `rank` is the pod's."""
+    """One GPU that a pod claims to hold; `rank` is the pod's. Of a pod without GPUs, `index` is `NO_GPU`."""
 
     node: str
     index: int

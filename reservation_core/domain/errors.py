@@ -164,6 +164,10 @@ class BeyondBookedShareError(DomainError, code="beyond_booked_share"):
         self.broken_rules = tuple(broken_rules)
 
 
+class NotKeptError(DomainError, code="no_node_keeps_that"):
+    """A job without GPUs asks for more CPUs or memory than any node keeps for such jobs."""
+
+
 class UnknownCallerError(DomainError, code="unauthenticated"):
     """The caller was disabled after the token check; answered as if the token were unknown."""
 

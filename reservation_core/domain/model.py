@@ -6,6 +6,7 @@ Times are timezone-aware UTC datetimes, durations are timedeltas, memory is in b
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import NamedTuple
 
 from reservation_core.domain.cards.link_words import Links
 from reservation_core.domain.disks.disk_uses import DiskUse
@@ -160,11 +161,19 @@ class Gpu:
     condition: GpuCondition = GpuCondition.USABLE
 
 
+class Spare(NamedTuple):
+    """What a node, by its key in the ledger, keeps for jobs without GPUs."""
+
+    node_id: int
+    cpu_milli: int
+    memory_bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """One machine and its GPUs, in index order. `available` is false while it is not ready, cordoned or removed.
 
-    `links` say how its GPUs are linked, `cpu_milli` and `memory_bytes` what jobs can have of it, if known.
+    `links` say how its GPUs are linked, `cpu_milli` and `memory_bytes` what jobs with GPUs can have of it, if known.
     """
 
     name: str
@@ -174,6 +183,7 @@ class Node:
     links: Links | None = None
     cpu_milli: int | None = None
     memory_bytes: int | None = None
+    spare: Spare | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +208,7 @@ class AllocatedGpu:
     """One GPU of a reservation, as the ledger has it; `rank` 0.. numbers the pods of a gang.
 
     `claimed_by` is an unknown pod that claims to hold this GPU, too. `gpu_resource` is the extended resource that pods
-    on its node request GPUs by, if any.
+    on its node request GPUs by, if any. Of a job without GPUs it is the job's place on a node, with an `index` below 0.
     """
 
     gpu_id: int

@@ -165,6 +165,16 @@ class Share(NamedTuple):
     memory_bytes: int | None = None
 
 
+def share_words(share: Share) -> str:
+    """Format a share of a node, such as `16 CPUs and 64 GiB of memory`."""
+    parts = []
+    if share.cpu_milli is not None:
+        parts.append("1 CPU" if share.cpu_milli == MILLI else f"{share.cpu_milli / MILLI:g} CPUs")
+    if share.memory_bytes is not None:
+        parts.append(f"{size_words(share.memory_bytes)} of memory")
+    return " and ".join(parts)
+
+
 UNSAID = Share()
 
 
@@ -178,6 +188,37 @@ class Resources(NamedTuple):
     def asked(self) -> Share | None:
         """Its share, if it asks for one."""
         return None if self.share == UNSAID else self.share
+
+
+CPU_TYPE = "cpu"
+"""The queue of jobs without GPUs; no GPU has this type."""
+CPU_JOB_SHARE = Share(1000, 2 * 2**30)
+"""What a job without GPUs has that does not say how much it needs."""
+
+
+def fault_of_cpu_job(
+    gpus: int, nodes: int, gpu_type: str | None, booking_id: str | None, *, preemptible: bool
+) -> str | None:
+    """Why a job without GPUs can't be asked for like this; None where it can, or has GPUs."""
+    if gpus > 0:
+        return "gpu_type: no GPU has the type `cpu`; ask for 0 GPUs instead" if gpu_type == CPU_TYPE else None
+    if nodes > 1:
+        return "nodes: a job without GPUs runs on one node; submit several, or an array"
+    if gpu_type is not None:
+        return "gpu_type: a job without GPUs runs on any node; leave out the type, or ask for a GPU"
+    if booking_id is not None:
+        return "booking_id: a booking is of GPUs, and a job without GPUs needs none; leave out the booking"
+    if preemptible:
+        return "preemptible: a job without GPUs takes none from others, and gives none back; leave out preemptible"
+    return None
+
+
+def cpu_job_resources(asked: Resources | None) -> Resources:
+    """What a job without GPUs has of its node, which has no share that its GPUs are."""
+    (cpu_milli, memory), shm = asked or Resources()
+    least = CPU_JOB_SHARE.memory_bytes or 0
+    share = Share(cpu_milli or CPU_JOB_SHARE.cpu_milli, memory or max(least, shm or 0))
+    return Resources(share, shm)
 
 
 class RequestChange(StrEnum):

@@ -22,6 +22,7 @@ from reservation_core.domain.model import RequestVerdict, ReservationKind
 from reservation_core.domain.planning.request_verdicts import Outlook, VerdictReason
 from reservation_core.domain.policy.limits import Scope
 from reservation_core.domain.policy.rules import RuleRequest
+from reservation_core.domain.request_terms import CPU_TYPE
 from reservation_core.domain.user_names import USER_NAME, folded
 from reservation_core.ports.policy.policies import StoredRule
 from reservation_core.usecases.policy import change_policy
@@ -63,14 +64,15 @@ async def explain(request: Request, services: Served, caller: Caller) -> Respons
         user=body.user or caller.user,
         gpus=body.gpus * body.nodes,
         duration=body.length,
-        gpu_type=body.gpu_type,
+        gpu_type=body.gpu_type if body.gpus else CPU_TYPE,
         project=body.project,
         start=body.starts_at,
         priority=body.priority,
         replaces=body.instead_of,
     )
     unfit = await _unfit(body, services)
-    in_booking = wanted.kind is ReservationKind.JOB and body.booking_id is not None
+    # Neither is held to quotas.
+    in_booking = wanted.kind is ReservationKind.JOB and (body.booking_id is not None or body.gpus == 0)
     with services.dry_run_turns.take():
         async with services.runtime.uow() as uow:
             who, disabled = await explaining.asked_for(uow, caller, body.user)

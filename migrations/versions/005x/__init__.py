@@ -1,1 +1,1 @@
-"""Preemption, GPU health, files of jobs, disks, idle jobs that wait again, traces, and shares in bookings."""
+"""Preemption, GPU health, files of jobs, disks, idle jobs wait again, traces, shares in bookings, no GPUs."""

@@ -47,7 +47,7 @@ def reservation_of(row: Mapping[Any, Any], sealing: Sealing) -> Reservation:
         status=JobStatus(row["status"]),
         reason=Reason(ReasonCode(row["reason_code"]), row["reason"]),
         gpus=row["gpus"],
-        gpu_type=row["gpu_type"],
+        gpu_type=row["gpu_type"] if row["gpus"] else None,  # which names its queue
         nodes=row["nodes"],
         duration=row["duration"],
         priority=row["priority"],

@@ -19,12 +19,29 @@ ADMINISTRATORS_CONDITIONS = frozenset({GpuCondition.QUARANTINED, GpuCondition.MA
 REMOVED_DETAIL = "The cluster no longer reports this node."
 
 # The fields that the planner decides by; other changes don't wake it.
-_PLANNED_BY = frozenset({"ready", "schedulable", "removed", "gpu_links", "gpu_type", "uuid", "condition", "cpu_milli"})
+_PLANNED_BY = frozenset(
+    {
+        "ready",
+        "schedulable",
+        "removed",
+        "gpu_links",
+        "gpu_type",
+        "uuid",
+        "condition",
+        "cpu_milli",
+        "spare_cpu_milli",
+        "spare_memory_bytes",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
 class KnownNode:
-    """A node as the inventory has it. `gpu_links` is the text of its GPUs' links (see `link_words`)."""
+    """A node as the inventory has it. `gpu_links` is the text of its GPUs' links (see `link_words`).
+
+    `spare_cpu_milli` and `spare_memory_bytes` are kept for jobs without GPUs, and not part of the others. `is_asked`: a
+    job there asks for amounts, so that what is kept stays as it is.
+    """
 
     name: str
     ready: bool
@@ -39,6 +56,9 @@ class KnownNode:
     gpu_links: str | None = None
     cpu_milli: int | None = None
     memory_bytes: int | None = None
+    spare_cpu_milli: int | None = None
+    spare_memory_bytes: int | None = None
+    is_asked: bool = field(default=False, compare=False)
 
     @property
     def word(self) -> str:
@@ -106,8 +126,12 @@ def reconcile(
     known_gpus: Iterable[KnownGpu],
     reports: Sequence[NodeReport],
     foreign: Sequence[ForeignPod],
+    kept: float = 0.0,
 ) -> Reconciliation:
-    """Compare the inventory with a complete report of the cluster (all its nodes) and of foreign GPU users."""
+    """Compare the inventory with a complete report of the cluster (all its nodes) and of foreign GPU users.
+
+    `kept` is the part of each node that is for jobs without GPUs.
+    """
     result = Reconciliation()
     nodes = {node.name: node for node in known_nodes}
     gpus: dict[str, dict[int, KnownGpu]] = {}
@@ -119,7 +143,11 @@ def reconcile(
     reported = {report.name: report for report in reports}
     for name in sorted(nodes.keys() | reported.keys()):
         report = reported.get(name)
-        node_after = _removed(nodes[name]) if report is None else _node(report, pods.get(name, []))
+        node_after = (
+            _removed(nodes[name])
+            if report is None
+            else _split(_node(report, pods.get(name, [])), nodes.get(name), kept)
+        )
         _compare_node(result, nodes.get(name), node_after)
         known = gpus.get(name, {})
         cards = {} if report is None else {card.index: card for card in report.gpus}
@@ -158,6 +186,21 @@ def _node(report: NodeReport, pods: Sequence[ForeignPod]) -> KnownNode:
         cpu_milli=report.cpu_milli,
         memory_bytes=report.memory_bytes,
     )
+
+
+def _split(node: KnownNode, known: KnownNode | None, kept: float) -> KnownNode:
+    """Set a part of a node aside for jobs without GPUs; the same as before while jobs there ask for amounts."""
+    spare: list[int | None] = []
+    left: list[int | None] = []
+    for whole, before in (
+        (node.cpu_milli, known and known.spare_cpu_milli),
+        (node.memory_bytes, known and known.spare_memory_bytes),
+    ):
+        wanted = (before or 0) if known is not None and known.is_asked else int((whole or 0) * kept)
+        aside = min(wanted, whole or 0)
+        spare.append(aside or None)
+        left.append(None if whole is None else whole - aside)
+    return replace(node, cpu_milli=left[0], memory_bytes=left[1], spare_cpu_milli=spare[0], spare_memory_bytes=spare[1])
 
 
 def _taken(known: Mapping[int, KnownGpu], gpus: Mapping[int, GpuReport], pods: Sequence[ForeignPod]) -> set[int]:
@@ -251,7 +294,7 @@ def _difference(
 
 def _fields(known: KnownNode | KnownGpu) -> dict[str, Any]:
     """The fields that can differ: neither names nor use. Enums become their values."""
-    left_out = {"name", "node", "index", "in_use"}
+    left_out = {"name", "node", "index", "in_use", "is_asked"}
     return {
         key: value.value if isinstance(value, Enum) else value
         for key, value in asdict(known).items()

@@ -8,7 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from reservation_core.domain.changes import Adopted, Decision, HeldGpu, Record, ReleaseGpus, TakeGpus, WakePlanner
+from reservation_core.domain.changes import (
+    NO_GPU,
+    Adopted,
+    Decision,
+    HeldGpu,
+    Record,
+    ReleaseGpus,
+    TakeGpus,
+    WakePlanner,
+)
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.jobs.retries import has_retry_left, is_retried
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, PodStatus, Reason, ReasonCode, Reservation
@@ -73,7 +82,7 @@ def adoption_of(reservation: Reservation, pods: Sequence[PodStatus]) -> Adopted 
             )
         if holding.pods != reservation.nodes or holding.ends_at <= holding.starts_at:
             return Unadoptable("A pod names an attempt that does not match its job.")
-        gpus += [HeldGpu(holding.node, index, rank) for index in sorted(holding.gpu_indices)]
+        gpus += [HeldGpu(holding.node, index, rank) for index in sorted(holding.gpu_indices) or (NO_GPU,)]
         ends.append(holding.ends_at)
     if len({gpu.node for gpu in gpus}) != reservation.nodes:
         return Unadoptable("Its pods are not on different nodes.")
@@ -105,6 +114,7 @@ def adopted(reservation: Reservation, event: Adopted) -> Decision:
         retried=reservation.retried + (reservation.started_at is not None and has_retry_left(reservation)),
     )
     former = () if reservation.status is JobStatus.QUEUED else (ReleaseGpus(reservation.started_at),)
-    data = {"attempt": event.attempt, "gpus": [f"{gpu.node}/{gpu.index}" for gpu in event.cards]}
+    held = [f"{gpu.node}/{gpu.index}" for gpu in event.cards if gpu.index != NO_GPU]
+    data = {"attempt": event.attempt, "gpus": held}
     taken = TakeGpus(event.cards, event.range_end)
     return after, (*former, taken, WakePlanner(), Record(JobEventKind.ADOPTED, data=data))

@@ -1,6 +1,8 @@
-"""The planner's whole picture: the common queue, and the queue of each booking within the booking's own GPUs."""
+"""The planner's whole picture: the common queue, the queue of each booking within the booking's own GPUs, and that of
+jobs without GPUs.
+"""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from reservation_core.domain.calendar import Row, to_micros
@@ -18,16 +20,21 @@ from reservation_core.domain.plan import (
 from reservation_core.domain.planning.booking_planning import BookingPool
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.slot_decisions import SlotPlan, late_starts, plan_slots
+from reservation_core.domain.planning.standings import Orders
 from reservation_core.domain.planning.start_decisions import plan_starts
 from reservation_core.domain.planning.wait_estimates import estimate_waits
+from reservation_core.domain.planning.waiting_queue import Key
+from reservation_core.domain.pools.cpu_places import cpu_nodes
+from reservation_core.domain.request_terms import CPU_TYPE
 
 
 class CalendarPicture:
     """Passes what changes on to the `common` picture and to the bookings concerned, and collects what is decided.
 
     What runs within a booking is no part of the common calendar, where the booking itself is, but for one thing: while
-    its pod may exist, no other job can have its GPUs, however late it is. Quotas and shares hold in the common queue
-    alone.
+    its pod may exist, no other job can have its GPUs, however late it is. Quotas hold in the common queue alone.
+
+    Jobs without GPUs have a picture of their own, of what nodes keep for them: nothing in `common` depends on them.
     """
 
     def __init__(
@@ -37,8 +44,18 @@ class CalendarPicture:
         self.common = Picture(
             PlanningSnapshot(
                 snapshot.nodes,
-                tuple(row for row in snapshot.commitments if row.booking_id is None or row.held),
-                tuple(job for job in snapshot.waiting if job.booking_id is None),
+                tuple(row for row in snapshot.commitments if (row.booking_id is None or row.held) and row.gpu_id >= 0),
+                tuple(job for job in snapshot.waiting if job.booking_id is None and job.gpu_type != CPU_TYPE),
+                snapshot.complete_types,
+            ),
+            policy,
+            slack,
+        )
+        self.cpu_jobs = Picture(
+            PlanningSnapshot(
+                cpu_nodes(snapshot.nodes),
+                tuple(row for row in snapshot.commitments if row.gpu_id < 0),
+                tuple(job for job in snapshot.waiting if job.gpu_type == CPU_TYPE),
                 snapshot.complete_types,
             ),
             policy,
@@ -53,14 +70,19 @@ class CalendarPicture:
 
     def set_nodes(self, nodes: Iterable[Node]) -> None:
         """Replace the inventory."""
+        nodes = tuple(nodes)
         before = self.common.pools
         self.common.set_nodes(nodes)
+        self.cpu_jobs.set_nodes(cpu_nodes(nodes))
         if self.common.pools is not before:
             for pool in self._bookings.values():
                 pool.forget()
 
     def set_reservation(self, reservation_id: str, waiting: Waiting | None, commitments: Sequence[Commitment]) -> None:
         """Replace everything known about one reservation; None and nothing mean that it is gone."""
+        if self._has_no_gpus(reservation_id, waiting, commitments):
+            self.cpu_jobs.set_reservation(reservation_id, waiting, commitments)
+            return
         waits_within = waiting is not None and waiting.booking_id is not None
         if self._bookings:
             self._note_gpus_of(reservation_id, commitments)
@@ -72,6 +94,35 @@ class CalendarPicture:
             waiting = None if waits_within else waiting
             commitments = [commitment for commitment in commitments if commitment.booking_id is None or commitment.held]
         self.common.set_reservation(reservation_id, waiting, commitments)
+
+    def _has_no_gpus(self, reservation_id: str, waiting: Waiting | None, commitments: Sequence[Commitment]) -> bool:
+        if waiting is not None:
+            return waiting.gpu_type == CPU_TYPE
+        if commitments:
+            return commitments[0].gpu_id < 0
+        return reservation_id in self.cpu_jobs.queue.jobs or reservation_id in self.cpu_jobs.ledger.by_reservation
+
+    def of(self, job: Waiting) -> Picture:
+        """The picture in which a job waits that is not within a booking."""
+        return self.cpu_jobs if job.gpu_type == CPU_TYPE else self.common
+
+    def set_shares(self, ranks: Mapping[int, int]) -> None:
+        """Order equal priorities by these ranks of their owners, see `Picture`."""
+        self.common.set_shares(ranks)
+        self.cpu_jobs.set_shares(ranks)
+
+    def set_orders(self, orders: Orders) -> None:
+        """Order the jobs of projects so from now on."""
+        self.common.set_orders(orders)
+        self.cpu_jobs.set_orders(orders)
+
+    def needs_refill(self, low_water: int) -> list[tuple[str | None, Key | None]]:
+        """Requested types whose queue goes on in the database, see `Picture`."""
+        return self.common.needs_refill(low_water) + self.cpu_jobs.needs_refill(low_water)
+
+    def refill(self, gpu_type: str | None, jobs: Sequence[Waiting], *, complete: bool) -> None:
+        """Append the next jobs of one requested type's queue, see `Picture`."""
+        (self.cpu_jobs if gpu_type == CPU_TYPE else self.common).refill(gpu_type, jobs, complete=complete)
 
     def _note_gpus_of(self, reservation_id: str, commitments: Sequence[Commitment]) -> None:
         """Look anew at the bookings to whose GPUs a job comes, or whose GPUs it leaves, that is not one of theirs."""
@@ -102,20 +153,25 @@ class CalendarPicture:
 
     def slotted(self, ids: Iterable[str]) -> list[str]:
         """Those of these reservations that have a slot as far as is known."""
-        slots = self.common.ledger.slots
+        slots, others = self.common.ledger.slots, self.cpu_jobs.ledger.slots
         return [
-            reservation_id for reservation_id in ids if reservation_id in self._booking_of or reservation_id in slots
+            reservation_id
+            for reservation_id in ids
+            if reservation_id in self._booking_of or reservation_id in slots or reservation_id in others
         ]
 
     @property
     def has_waiting(self) -> bool:
         """Whether any job waits."""
-        return bool(self.common.queue.jobs) or any(pool.waiting for pool in self._bookings.values())
+        waits = self.common.queue.jobs or self.cpu_jobs.queue.jobs
+        return bool(waits) or any(pool.waiting for pool in self._bookings.values())
 
     def forget_slot(self, job_id: str) -> None:
         """Drop a slot that was decided and not written: the job has been changed, or is being changed just now."""
         booking_id = self._booking_of.get(job_id)
-        if booking_id is None:
+        if self._has_no_gpus(job_id, None, ()):
+            self.cpu_jobs.forget_slot(job_id)
+        elif booking_id is None:
             self.common.forget_slot(job_id)
         else:
             pool = self._bookings[booking_id]
@@ -137,6 +193,8 @@ class CalendarPicture:
                     self.common.set_reservation(start.id, None, pool.rows[start.id])
                     self._note_gpus_of(start.id, ())
                 starts += within
+        if len(starts) < limit and self.cpu_jobs.queue.jobs:
+            starts += plan_starts(self.cpu_jobs, now, limit - len(starts))
         return starts
 
     def _picture_of(self, pool: BookingPool, now: datetime) -> Picture | None:
@@ -153,7 +211,7 @@ class CalendarPicture:
     def plan_slots(
         self, now: datetime, promises: int, limit: int, enough: Callable[[], bool] = lambda: False
     ) -> SlotPlan:
-        """Slots for the first `promises` of the common queue, and for all jobs that wait within bookings.
+        """Slots for the first `promises` of the common queue and without GPUs, and for all within bookings.
 
         `enough` is asked after each job, and after each booking: true ends this part of the work. Bookings take turns.
         """
@@ -170,11 +228,15 @@ class CalendarPicture:
                 self._bookings[booking_id] = self._bookings.pop(booking_id)  # the others are next
                 slots += pool.plan_slots(self._picture_of(pool, now), now, limit, enough)
                 more = more or pool.slots_wanted
+        if self.cpu_jobs.queue.jobs:
+            plan = plan_slots(self.cpu_jobs, now, promises, limit, enough)
+            slots += plan.slots
+            more = more or plan.more
         return SlotPlan(slots, more)
 
     def late_starts(self, now: datetime) -> list[LateStart]:
         """Jobs that can't start although their slot has come, and the jobs in their way."""
-        late = late_starts(self.common, now)
+        late = late_starts(self.common, now) + late_starts(self.cpu_jobs, now)
         for pool in self._bookings.values():
             picture = self._picture_of(pool, now) if pool.waiting else None
             if picture is not None:
@@ -182,8 +244,10 @@ class CalendarPicture:
         return late
 
     def estimate_waits(self, now: datetime, limit: int) -> list[WaitEstimate]:
-        """Estimates for the first `limit` jobs in the common queue, and for all that wait within a booking."""
+        """Estimates for the first `limit` jobs in the common queue and without GPUs, and for all within bookings."""
         estimates = estimate_waits(self.common, now, limit)
+        if self.cpu_jobs.queue.jobs:
+            estimates += estimate_waits(self.cpu_jobs, now, limit)
         for pool in self._bookings.values():
             if pool.waiting:
                 estimates += pool.estimate_waits(self._picture_of(pool, now), now)

@@ -23,7 +23,7 @@ from reservation_core.domain.policy.limits import Policy
 from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.quota_rulings import limits_starts
 from reservation_core.domain.policy.rules import Holding
-from reservation_core.domain.request_terms import RequestChange
+from reservation_core.domain.request_terms import CPU_TYPE, RequestChange
 
 T = TypeVar("T")
 
@@ -71,8 +71,8 @@ class PlanView:
     def picture(self) -> CalendarPicture:
         """A new picture of it."""
         picture = CalendarPicture(self.snapshot, self.placement, self.slack)
-        picture.common.set_shares(self.shares)
-        picture.common.set_orders(self.orders)
+        picture.set_shares(self.shares)
+        picture.set_orders(self.orders)
         picture.common.set_quotas(QuotaBook(self.rules, self.names))
         picture.common.note_held(self.holdings)
         return picture
@@ -100,13 +100,14 @@ class DryRun:
         self._job = job
         self._now = now
         self._picture = view.picture()
+        self._own = self._picture.of(job)
         self._picture.set_reservation(job.id, job, ())
         decided = self._decided = self._decide()
         self.start = None if decided is None else decided.start
         self._require_all()
         self.promised_at = decided.promised_at if isinstance(decided, PlannedSlot) and self.start != now else self.start
-        self.gpu_type = None if decided is None else self._picture.common.pools.type_of(decided.gpus[0].gpu_id)
-        self._is_held_back = job.id in self._picture.common.queue.held
+        self.gpu_type = None if decided is None else self._own.pools.type_of(decided.gpus[0].gpu_id)
+        self._is_held_back = job.id in self._own.queue.held
         # It leaves a free place behind: what is asked next is asked in its place.
         self._picture.set_reservation(job.id, None, ())
 
@@ -114,6 +115,11 @@ class DryRun:
     def picture(self) -> CalendarPicture:
         """Everything but the job."""
         return self._picture
+
+    @property
+    def own(self) -> Picture:
+        """The part of it in which the job waits."""
+        return self._own
 
     def _require_all(self) -> None:
         """Any job that could be in the way has ended within what was read of the calendar, if it starts no later."""
@@ -138,10 +144,11 @@ class DryRun:
     def predict(self, predictor: StartPredictor) -> Prediction | None:
         """When the job is likely to start; None if it starts now, or too little is known.
 
-        None, too, while a quota holds it back, within bookings, and where the planner predicts none. Nothing can be
-        asked afterwards.
+        None, too, while a quota holds it back, within bookings, without GPUs, and where the planner predicts none.
+        Nothing can be asked afterwards.
         """
         is_untold = self._is_held_back or self._job.booking_id is not None or not self._view.estimates
+        is_untold = is_untold or self._own is not self._picture.common
         if self.start == self._now or is_untold:
             return None
         slot = self._decided
@@ -150,7 +157,7 @@ class DryRun:
             if slot is None
             else [Commitment(slot.id, gpu.gpu_id, slot.start, slot.end, held=False, planned=True) for gpu in slot.gpus]
         )
-        common = self._picture.common
+        common = self._own
         promised_at = None if self.promised_at is None else to_micros(self.promised_at)
         self._picture.set_reservation(self._job.id, replace(self._job, promised_at=promised_at), rows)
         self._add_others(common)
@@ -175,7 +182,7 @@ class DryRun:
         """When another request would start in the job's place."""
         if changed.booking_id is not None:
             return DryRun(self._view, changed, self._now).start
-        start = earliest_slot(self._picture.common, changed, self._now)
+        start = earliest_slot(self._picture.of(changed), changed, self._now)
         return None if start is None else to_moment(start)
 
     def sooner(self, duration: timedelta, types: Collection[str]) -> list[SoonerJob]:
@@ -188,7 +195,8 @@ class DryRun:
         if job.preemptible:  # it is promised nothing, so that there is nothing to compare
             return []
         beside = job.length - duration
-        size = Size(job.nodes, job.gpus)
+        has_gpus = job.gpu_type != CPU_TYPE
+        size, gpu_type = (Size(job.nodes, job.gpus), job.gpu_type) if has_gpus else (Size(job.nodes, 0), None)
 
         def shortened(length: timedelta) -> Waiting:
             return replace(job, length=length + beside)
@@ -198,8 +206,8 @@ class DryRun:
 
         found: list[SoonerJob] = []
         for length, start in self._nearest(lengths_up_to(duration)[:-1], shortened):
-            found.append(SoonerJob(RequestChange.SHORTER, size, job.gpu_type, length, self._promise(start)))
-        for smaller, start in self._nearest(sizes_up_to(size)[:-1], reduced):
+            found.append(SoonerJob(RequestChange.SHORTER, size, gpu_type, length, self._promise(start)))
+        for smaller, start in self._nearest(sizes_up_to(size)[:-1] if has_gpus else [], reduced):
             found.append(SoonerJob(RequestChange.FEWER, smaller, job.gpu_type, duration, self._promise(start)))
         starts = [(self.start_of(replace(job, gpu_type=gpu_type)), gpu_type) for gpu_type in sorted(types)]
         able = [(start, gpu_type) for start, gpu_type in starts if self._is_sooner(start) and start is not None]

@@ -95,7 +95,7 @@ def job_outlook(
 
 def _reasons(run: DryRun, job: Waiting, now: datetime) -> list[Reason]:
     """All that a job waits for."""
-    pools, quotas = run.picture.common.pools, run.picture.common.quotas
+    pools, quotas = run.own.pools, run.own.quotas
     able = pools.for_job(job)
     if not able:
         never = pools.capacity.unplaceable(job.gpus, job.nodes, job.gpu_type, job.share)

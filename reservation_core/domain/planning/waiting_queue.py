@@ -181,6 +181,11 @@ class WaitingQueue:
         """Whether small jobs go first in a job's project."""
         return self._orders.is_by_area(job.project)
 
+    @property
+    def orders(self) -> Orders:
+        """How the jobs of projects are ordered."""
+        return self._orders
+
     def set_orders(self, orders: Orders) -> bool:
         """Order the jobs of projects so from now on; false if nothing changed."""
         if orders == self._orders:

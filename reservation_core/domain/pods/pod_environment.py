@@ -96,6 +96,7 @@ def pod_specs(
     by_rank = sorted(allocations, key=lambda gpu: (gpu.rank, gpu.index))
     ranks = {rank: tuple(gpus) for rank, gpus in groupby(by_rank, key=lambda gpu: gpu.rank)}
     node_names = [gpus[0].node for gpus in ranks.values()]
+    indices = {rank: tuple(gpu.index for gpu in gpus if gpu.index >= 0) for rank, gpus in ranks.items()}
     port = master_port(reservation.id) if len(ranks) > 1 else 0
     inside = {} if access is None else access.variables_of(reservation)
     return tuple(
@@ -103,11 +104,11 @@ def pod_specs(
             name=PodName(reservation.id, reservation.attempt, rank),
             user=reservation.user,
             node=gpus[0].node,
-            gpu_indices=tuple(gpu.index for gpu in gpus),
-            gpu_uuids=tuple(gpu.uuid for gpu in gpus),
+            gpu_indices=indices[rank],
+            gpu_uuids=tuple(gpu.uuid for gpu in gpus if gpu.index >= 0),
             workload=reservation.workload,
             env=pod_environment(
-                reservation, gpus[0].node, [gpu.index for gpu in gpus], rank, node_names, port, master_address, inside
+                reservation, gpus[0].node, indices[rank], rank, node_names, port, master_address, inside
             ),
             deadline=ends_at + belt,
             grace=grace,

@@ -9,8 +9,8 @@ from dataclasses import replace
 from reservation_core.domain.model import Node, Reason, ReasonCode
 from reservation_core.domain.plan import Waiting
 from reservation_core.domain.pools.node_shares import Machine
-from reservation_core.domain.pools.waiting_reasons import Capacity, share_words
-from reservation_core.domain.request_terms import MILLI, Resources, Share, written_bytes
+from reservation_core.domain.pools.waiting_reasons import Capacity
+from reservation_core.domain.request_terms import MILLI, Resources, Share, share_words, written_bytes
 
 _MEBI = 2**20
 _SHM = "/dev/shm"  # noqa: S108 -- words for people

@@ -4,11 +4,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from reservation_core.domain.model import GpuCondition, Node, Reason, ReasonCode
+from reservation_core.domain.pools.cpu_reasons import (
+    behind_others,
+    taken_by_others,
+    unplaceable_without_gpus,
+    waiting_for_cpus,
+)
 from reservation_core.domain.pools.node_shares import could_run
-from reservation_core.domain.request_terms import Share, size_words
+from reservation_core.domain.request_terms import CPU_JOB_SHARE, CPU_TYPE, Share, share_words
 
 _NAMED = 3
-_MILLI = 1000
 _LONGEST_DETAIL = 300
 
 
@@ -67,6 +72,8 @@ class Capacity:
 
     def unplaceable(self, gpus: int, nodes: int, gpu_type: str | None, share: Share | None = None) -> Reason | None:
         """Why no such job could start even if nothing were held; None if it could."""
+        if gpu_type == CPU_TYPE:
+            return unplaceable_without_gpus(self._nodes, share or CPU_JOB_SHARE)
         if share is not None:
             if Capacity(could_run(self._nodes, share, gpus)).unplaceable(gpus, nodes, gpu_type) is None:
                 return None
@@ -119,6 +126,8 @@ def waiting_for_gpus(gpus: int, nodes: int, gpu_type: str | None, share: Share |
 
     `first`: no job is ahead of it, not even one that can't start or gets other GPUs.
     """
+    if gpu_type == CPU_TYPE:
+        return waiting_for_cpus(share, first=first)
     of_type = "" if gpu_type is None else f"{gpu_type} "
     why = "Next in the queue" if first else "The jobs ahead of it can't start, or get other GPUs"
     beside = "" if share is None else f", with {share_words(share)} on the same node,"
@@ -132,6 +141,8 @@ def waiting_for_gpus(gpus: int, nodes: int, gpu_type: str | None, share: Share |
 
 def behind_in_line(gpu_type: str | None, *, first: bool = False) -> Reason:
     """The reason of all later jobs: others in the queue go first. `first`: none of these asks for the same type."""
+    if gpu_type == CPU_TYPE:
+        return behind_others()
     pool = "GPUs" if gpu_type is None else f"{gpu_type} GPUs"
     ahead = "Jobs ahead of it in the queue"
     if first:
@@ -144,6 +155,8 @@ def behind_in_line(gpu_type: str | None, *, first: bool = False) -> Reason:
 
 def taken_until_then(gpus: int, nodes: int, gpu_type: str | None, share: Share | None = None) -> Reason:
     """The reason of a job beside its estimated start: until then, others have what it could use."""
+    if gpu_type == CPU_TYPE:
+        return taken_by_others(share)
     of_type = "" if gpu_type is None else f"{gpu_type} "
     wanted = sized_words(gpus, nodes, of_type)
     if share is not None:
@@ -172,16 +185,6 @@ def booking_too_full(booking_id: str) -> Reason:
         f"The GPUs of {booking_id} are not enough for it before the booking ends. "
         "Cancel another job in it, ask for less, or extend the booking.",
     )
-
-
-def share_words(share: Share) -> str:
-    """Format a share of a node, such as `16 CPUs and 64 GiB of memory`."""
-    parts = []
-    if share.cpu_milli is not None:
-        parts.append("1 CPU" if share.cpu_milli == _MILLI else f"{share.cpu_milli / _MILLI:g} CPUs")
-    if share.memory_bytes is not None:
-        parts.append(f"{size_words(share.memory_bytes)} of memory")
-    return " and ".join(parts)
 
 
 def _too_little(nodes: Iterable[Node], gpus: int, count: int, gpu_type: str | None, share: Share) -> Reason:

@@ -6,6 +6,7 @@ from datetime import datetime
 from reservation_core.domain.errors import (
     BeyondBookedShareError,
     BookingNotUsableError,
+    NotKeptError,
     NotPermittedError,
     UnknownBookingError,
     UnknownCallerError,
@@ -14,7 +15,14 @@ from reservation_core.domain.jobs.dependencies import KnownDependency
 from reservation_core.domain.model import AllocatedGpu, JobStatus, Reservation
 from reservation_core.domain.request_terms import ArrayCounts
 
-Refusal = UnknownBookingError | BookingNotUsableError | BeyondBookedShareError | NotPermittedError | UnknownCallerError
+Refusal = (
+    UnknownBookingError
+    | BookingNotUsableError
+    | BeyondBookedShareError
+    | NotKeptError
+    | NotPermittedError
+    | UnknownCallerError
+)
 """Why a submission was refused: its booking can't be used, or its owner is not in its project or is disabled."""
 
 

@@ -134,6 +134,8 @@ class CommonSettings(BaseSettings):
     # CPUs, and memory such as 64Gi, that jobs can have of each node of a local cluster. None: what this machine has.
     local_cpus: Annotated[int, Field(ge=1, le=MOST_CPUS)] | None = None
     local_memory: MemorySize | None = None
+    # The part of each node's CPUs and memory that is kept for jobs without GPUs; jobs with GPUs have the rest.
+    cpu_job_share: Annotated[float, Field(ge=0, le=0.9)] = 0
     # A folder of cgroup v2 that this user may write: jobs are kept there to the CPUs and memory that they ask for.
     local_cgroup: Path | None = None
     # A recording of the use of GPUs, which the simulated GPUs of GPU_DEV_LOCAL_GPUS play back again and again.

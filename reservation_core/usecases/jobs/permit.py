@@ -16,6 +16,7 @@ from reservation_core.domain.policy.rules import (
     never_possible,
     not_in_project,
 )
+from reservation_core.domain.request_terms import CPU_TYPE
 
 
 def job_request(job: Reservation, duration: timedelta | None = None) -> RuleRequest:
@@ -25,7 +26,7 @@ def job_request(job: Reservation, duration: timedelta | None = None) -> RuleRequ
         user=job.user,
         gpus=job.gpus * job.nodes,
         duration=duration or job.duration,
-        gpu_type=job.gpu_type,
+        gpu_type=job.gpu_type if job.gpus else CPU_TYPE,
         project=job.project,
         priority=job.priority,
         replaces=job.id,
@@ -35,7 +36,8 @@ def job_request(job: Reservation, duration: timedelta | None = None) -> RuleRequ
 def never_permitted(job: Reservation, policy: Policy, now: datetime, *, foreign: bool = False) -> list[RuleBreach]:
     """Every rule that a job breaks for ever; none if it may start some day.
 
-    Jobs of a booking are the booking's, and preemptible jobs take from nobody: they are not held to quotas.
+    Jobs of a booking are the booking's, and preemptible jobs and jobs without GPUs take from nobody: they are not held
+    to quotas.
 
     What a `foreign` project allows is not its owner's
     to know: its rules are not asked.
@@ -45,7 +47,7 @@ def never_permitted(job: Reservation, policy: Policy, now: datetime, *, foreign:
         request = replace(request, project=None)
     # A job within a booking gets the booking's type, whatever the rules of other types say.
     broken = (never_on_any if job.booking_id is None else never_possible)(request, policy, now)
-    if job.booking_id is not None or job.preemption.preemptible:
+    if job.booking_id is not None or _counts_for_no_quota(job):
         broken = [rule for rule in broken if rule.code not in QUOTAS]
     if job.booking_id is None and broken and foreign and job.project is not None:
         broken = [not_in_project(job.project), *broken]
@@ -60,7 +62,7 @@ async def permit_extension(uow: UnitOfWork, job: Reservation, by: timedelta, now
     policy = (await uow.policies.current()).policy
     if policy.is_empty or job.booking_id is not None:
         return
-    if job.range_end is None:
+    if job.range_end is None or job.gpus == 0:
         broken = never_on_any(job_request(job, job.duration + by), policy, now)
     else:
         more = replace(job_request(job, by), start=job.range_end, replaces=None)
@@ -74,10 +76,14 @@ async def permit_extension(uow: UnitOfWork, job: Reservation, by: timedelta, now
         if job.status is not JobStatus.QUEUED:
             longer = replace(longer, gpu_type=gpu_type)
         broken = never_on_any(longer, policy, now) or check(replace(more, gpu_type=gpu_type), policy, usage, now)
-    if job.preemption.preemptible:
+    if _counts_for_no_quota(job):
         broken = [rule for rule in broken if rule.code not in QUOTAS]
     if broken:
         raise not_permitted(broken)
+
+
+def _counts_for_no_quota(job: Reservation) -> bool:
+    return job.preemption.preemptible or job.gpus == 0
 
 
 async def lock_owner(uow: UnitOfWork, job_id: str) -> None:

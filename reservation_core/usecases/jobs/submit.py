@@ -10,7 +10,7 @@ from reservation_core.domain.jobs.dependencies import KnownDependency, still_ope
 from reservation_core.domain.model import JobStatus, PodWorkload, Reason, ReasonCode, Reservation, ReservationKind
 from reservation_core.domain.policy.limits import NO_LIMITS, NO_POLICY, Limits, Policy
 from reservation_core.domain.policy.rules import not_in_project
-from reservation_core.domain.request_terms import NO_PREEMPTION, Preemption
+from reservation_core.domain.request_terms import NO_PREEMPTION, Preemption, Resources, cpu_job_resources
 from reservation_core.domain.short_durations import written
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.jobs.reservations import NewReservation, Submitted
@@ -70,7 +70,7 @@ def prepare(
         array=None if request.array is None else request.array.terms,
         retries=None if request.retries is None else request.retries.terms,
         preemption=_preemption_of(request),
-        resources=None if request.resources is None else request.resources.terms,
+        resources=_resources_of(request),
     )
     broken = [] if policy.is_empty else never_permitted(reservation, policy, now, foreign=foreign)
     if refusals and not broken and foreign and request.booking_id is None and request.project is not None:
@@ -80,6 +80,11 @@ def prepare(
     if refusals:
         raise merge_refusals(refusals)
     return NewReservation(reservation, actor=principal.user, after=after)
+
+
+def _resources_of(request: JobSubmit) -> Resources | None:
+    asked = None if request.resources is None else request.resources.terms
+    return cpu_job_resources(asked) if request.gpus == 0 else asked
 
 
 def _workload_of(request: JobSubmit) -> PodWorkload:

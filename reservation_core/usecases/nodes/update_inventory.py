@@ -8,12 +8,17 @@ from reservation_core.ports.cluster import Cluster
 from reservation_core.ports.wakeups import Channel
 
 
-async def update_inventory(uow_factory: UnitOfWorkFactory, cluster: Cluster, clock: Clock) -> list[dict[str, Any]]:
-    """Write all changes once, and return them. Raises ClusterUnavailableError with nothing written."""
+async def update_inventory(
+    uow_factory: UnitOfWorkFactory, cluster: Cluster, clock: Clock, kept: float = 0.0
+) -> list[dict[str, Any]]:
+    """Write all changes once, and return them. Raises ClusterUnavailableError with nothing written.
+
+    `kept` is the part of each node that is for jobs without GPUs.
+    """
     nodes = await cluster.list_nodes()
     listing = await cluster.list_pods(foreign=True)
     async with uow_factory() as uow:
-        changes = await uow.inventory.update(nodes, listing.foreign, clock.now())
+        changes = await uow.inventory.update(nodes, listing.foreign, clock.now(), kept)
         if changes:
             uow.wake(Channel.GPU_JOBS)
     return changes

@@ -171,7 +171,7 @@ class Planner:
             self._shares = ranks
             self._note_change()
             if self._picture is not None:
-                self._picture.common.set_shares(ranks)
+                self._picture.set_shares(ranks)
 
     def read_anew(self) -> None:
         """Drop the picture after a failure. The next cycle reads all of it from the database."""
@@ -195,6 +195,7 @@ class Planner:
         self._cadence.full_reads = self._cadence.full_reads + 1 if len(messages) == self._rules.messages else 0
         picture = await self._refreshed(inbox, now)
         quotas_changed = await self._quota.update(picture.common, now)
+        picture.cpu_jobs.set_orders(picture.common.queue.orders)
         starts = picture.plan_starts(self._clock.now(), self._rules.batch)
         if quotas_changed or messages or starts:
             self._note_change()
@@ -205,7 +206,7 @@ class Planner:
             len(messages) == self._rules.messages
             or len(starts) == self._rules.batch
             # The database holds more of the queue, and the part in memory is short.
-            or bool(picture.common.needs_refill(self._low_water))
+            or bool(picture.needs_refill(self._low_water))
         )
         return CycleOutcome(committed, len(messages), more=more)
 
@@ -295,10 +296,10 @@ class Planner:
                 if inbox.inventory:
                     picture.set_nodes(await uow.planning.nodes())
                 await self._apply_changed(uow, picture, inbox.ids)
-        for gpu_type, after in picture.common.needs_refill(self._low_water):
+        for gpu_type, after in picture.needs_refill(self._low_water):
             async with self._uow() as uow:
                 jobs = await uow.planning.more_waiting(gpu_type, after, self._rules.window, self._rules.start_allowance)
-            picture.common.refill(gpu_type, jobs, complete=len(jobs) < self._rules.window)
+            picture.refill(gpu_type, jobs, complete=len(jobs) < self._rules.window)
         return picture
 
     async def _reload(self, now: datetime) -> CalendarPicture:
@@ -314,7 +315,7 @@ class Planner:
         async with self._uow() as uow:
             snapshot = await uow.planning.snapshot(self._rules.window, self._rules.start_allowance)
         picture = self._picture = CalendarPicture(snapshot, self._rules.policy, self._rules.slack)
-        picture.common.set_shares(self._shares)
+        picture.set_shares(self._shares)
         self._quota.begin()
         self._cadence.loaded_at = now
         self._note_change()

@@ -29,6 +29,7 @@ from reservation_core.domain.planning.request_verdicts import (
 )
 from reservation_core.domain.policy.limits import Policy
 from reservation_core.domain.policy.rules import RuleBreach
+from reservation_core.domain.request_terms import CPU_TYPE
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.jobs.reservations import NewReservation
 from reservation_core.ports.people.identities import Principal
@@ -147,7 +148,7 @@ async def dry_run(
     held = held_outlook(new.after)
     if job.booking_id is not None and held is None:
         return await _in_booking(uow, job, new.reservation.duration, job.booking_id, terms, instead_of, now)
-    gpus = 0 if job.booking_id is not None else job.all_gpus
+    gpus = 0 if job.booking_id is not None else new.reservation.gpus * job.nodes
     broken = await beyond_budget(uow, who, gpus, new.reservation.duration, now, instead_of)
     if broken:
         raise NotPermittedError(broken[0].detail, broken)
@@ -159,7 +160,7 @@ async def dry_run(
     types = [
         gpu_type
         for gpu_type in view.gpu_types
-        if job.gpu_type not in (None, gpu_type)
+        if job.gpu_type not in (None, CPU_TYPE, gpu_type)
         and not never_permitted(replace(new.reservation, gpu_type=gpu_type), policy, now)
     ]
 
@@ -200,9 +201,9 @@ async def _for_project(uow: UnitOfWork, who: Principal, request: JobSubmit) -> t
 def _waiting(job: Reservation, terms: JobTerms) -> Waiting:
     return Waiting(
         job.id,
-        job.gpus,
+        job.gpus or 1,  # without GPUs: a place on a node
         job.nodes,
-        job.gpu_type,
+        job.gpu_type if job.gpus else CPU_TYPE,
         (min(job.preemption.kept, job.duration) if job.preemption.preemptible else job.duration) + terms.beside,
         job.priority,
         _LAST_OF_QUEUE,

@@ -64,7 +64,9 @@ class PodEvents:
 
 def _assigned(spec: PodSpec, attach: GpuAttach) -> str:
     indices, word = spec.gpu_indices, "GPU" if len(spec.gpu_indices) == 1 else "GPUs"
-    if attach is GpuAttach.DEVICE_PLUGIN:
+    if not indices:
+        gpus = "CPUs and memory"
+    elif attach is GpuAttach.DEVICE_PLUGIN:
         gpus = f"{len(indices)} {word}"
     else:
         gpus = f"{word} {','.join(str(index) for index in indices)}"

@@ -272,6 +272,8 @@ def _environment(spec: PodSpec, rules: PodRules) -> dict[str, str]:
         env[name] = _text(value, f"the variable {name}")
     for name in (_VISIBLE, _RUNTIME_VISIBLE):
         env.pop(name, None)
+    if not spec.gpu_indices:
+        return env | {_VISIBLE: "", _RUNTIME_VISIBLE: "void"}
     match rules.attach:
         case GpuAttach.ENV if (uuids := _known_uuids(spec)) is not None:
             env |= _by_uuid(uuids)
@@ -316,7 +318,7 @@ def _resources(spec: PodSpec, rules: PodRules) -> dict[str, Any]:
     requests, limits = (dict(amounts) for amounts in _amounts(rules, gpus))
     for kind, amount in _asked(spec).items():
         requests[kind] = limits[kind] = amount
-    if rules.attach is GpuAttach.DEVICE_PLUGIN:
+    if gpus and rules.attach is GpuAttach.DEVICE_PLUGIN:
         name = spec.gpu_resource or rules.resource_name
         requests[name] = limits[name] = str(gpus)
     return {"requests": requests, "limits": limits}

@@ -100,7 +100,7 @@ def holding_of(pod: Mapping[str, Any]) -> PodHolding | None:
     starts_at, ends_at = read_time(present.get(STARTS_AT)), read_time(present.get(ENDS_AT))
     if not isinstance(node, str) or not node or not isinstance(indices, str) or not _is_number(pods):
         return None
-    numbers = indices.split(",")
+    numbers = indices.split(",") if indices else []  # a job may have no GPUs
     if len(numbers) > 1024 or not all(_is_number(number) for number in numbers):
         return None
     gpu_indices = tuple(int(number) for number in numbers)

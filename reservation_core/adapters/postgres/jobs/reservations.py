@@ -23,6 +23,7 @@ from reservation_core.domain.changes import (
     AvoidNodes,
     DecidedChange,
     DeletePods,
+    HeldGpu,
     MoveDeadline,
     MoveToEnd,
     Record,
@@ -56,6 +57,8 @@ LEDGER_CONSTRAINTS = (
     "allocations_within_booking",
     "allocations_cover_what_is_within",
     "allocations_shares",
+    "allocations_cpu_calendar",
+    "allocations_cpu_hold",
 )
 
 
@@ -246,6 +249,11 @@ class Reservations(JobViews):
                 return CalendarConflictError(
                     f"Its booking {row.id} ends at {since}: a job in it can't last longer. Extend the booking first."
                 )
+            case "place":
+                return CalendarConflictError(
+                    f"Its node has promised CPUs and memory from {since} on to other jobs. Extend by less, or submit "
+                    "a new job for the rest."
+                )
             case "planned":
                 how = "promised to {}, which waits for them,"
             case "maintenance":
@@ -259,9 +267,11 @@ class Reservations(JobViews):
         return CalendarConflictError(named, nameless, row.user_id)
 
     async def _take_cards(self, changes: Sequence[DecidedChange]) -> None:
-        taken = [
+        asked = [
             (c.after, e.until, card) for c in changes for e in c.effects if isinstance(e, TakeGpus) for card in e.cards
         ]
+        await self._take_places([found for found in asked if found[0].gpus == 0])
+        taken = [found for found in asked if found[0].gpus > 0]
         if not taken:
             return
         # Pods hold these cards already: who only waits for them makes room.
@@ -292,6 +302,30 @@ class Reservations(JobViews):
             raise
         if result.rowcount != len(taken):
             raise UnknownGpuError("The inventory does not have all of these GPUs.")
+
+    async def _take_places(self, taken: Sequence[tuple[Reservation, datetime, HeldGpu]]) -> None:
+        if not taken:
+            return
+        nodes = [place.node for _, _, place in taken]
+        await self._connection.execute(statement("clear_slots_of_places"), {"nodes": nodes})
+        try:
+            result = await self._connection.execute(
+                statement("take_places"),
+                {
+                    "ids": [row.id for row, _, _ in taken],
+                    "attempts": [row.attempt for row, _, _ in taken],
+                    "nodes": nodes,
+                    "ranks": [place.rank for _, _, place in taken],
+                    "range_ends": [until for _, until, _ in taken],
+                    "counted": self._counted(),
+                },
+            )
+        except IntegrityError as error:
+            if violates(error, *LEDGER_CONSTRAINTS):
+                raise CalendarConflictError("The node has given its CPUs and memory to other jobs.") from error
+            raise
+        if result.rowcount != len(taken):
+            raise UnknownGpuError("The inventory does not have this node, or all places on it are taken.")
 
     async def _record(self, changes: Sequence[DecidedChange]) -> None:
         lines = []

@@ -9,14 +9,15 @@ SELECT r.*, u.name AS user_name FROM reservations r JOIN users u ON u.id = r.use
 WHERE r.id = ANY(CAST(:ids AS text[]));
 
 -- name: reservation_allocations
--- The GPUs of each reservation's newest attempt.
-SELECT a.reservation_id, a.gpu_id, n.name AS node, g.index AS card_index, g.uuid, a.rank, lower(a.during) AS starts_at,
+-- The GPUs of each reservation's newest attempt; of jobs without GPUs the place on their node, see domain/pools/cpu_places.py.
+SELECT a.reservation_id, coalesce(a.gpu_id, -1 - a.node_id * 32 - a.cpu_slot) AS gpu_id, n.name AS node,
+       coalesce(g.index, -1) AS card_index, g.uuid, a.rank, lower(a.during) AS starts_at,
        upper(a.during) AS ends_at, a.held, n.gpu_resource,
        (SELECT min(u.name) FROM unknown_pods u WHERE u.node = n.name AND g.index = ANY (u.gpu_indices)) AS claimed_by
 FROM allocations a
 JOIN reservations r ON r.id = a.reservation_id AND r.attempt = a.attempt
-JOIN gpus g ON g.id = a.gpu_id
-JOIN nodes n ON n.id = g.node_id
+LEFT JOIN gpus g ON g.id = a.gpu_id
+JOIN nodes n ON n.id = coalesce(g.node_id, a.node_id)
 WHERE a.reservation_id = ANY(CAST(:ids AS text[]))
 ORDER BY a.reservation_id, a.rank, g.index;
 
@@ -100,6 +101,14 @@ JOIN allocations o ON o.gpu_id = a.gpu_id AND o.released_at IS NULL AND o.reserv
 JOIN reservations r ON r.id = o.reservation_id
 JOIN users u ON u.id = r.user_id
 UNION ALL
+SELECT r.id, r.user_id, u.name, lower(o.during), 'place', r.seq
+FROM unnest(CAST(:ids AS text[]), CAST(:range_ends AS timestamptz[])) AS i (id, range_end)
+JOIN allocations a ON a.reservation_id = i.id AND a.released_at IS NULL AND NOT a.planned
+JOIN allocations o ON o.node_id = a.node_id AND o.released_at IS NULL AND o.reservation_id <> a.reservation_id
+     AND o.during && tstzrange(upper(a.during), greatest(i.range_end, upper(a.during)))
+JOIN reservations r ON r.id = o.reservation_id
+JOIN users u ON u.id = r.user_id
+UNION ALL
 SELECT a.booking_id, 0, '', upper(b.during), 'outside', 0
 FROM unnest(CAST(:ids AS text[]), CAST(:range_ends AS timestamptz[])) AS i (id, range_end)
 JOIN allocations a ON a.reservation_id = i.id AND a.released_at IS NULL AND NOT a.planned
@@ -125,7 +134,8 @@ SET avoid_nodes = (
     SELECT array_agg(DISTINCT names.name ORDER BY names.name)
     FROM (SELECT unnest(r.avoid_nodes) AS name
           UNION ALL
-          SELECT n.name FROM allocations a JOIN gpus g ON g.id = a.gpu_id JOIN nodes n ON n.id = g.node_id
+          SELECT n.name FROM allocations a LEFT JOIN gpus g ON g.id = a.gpu_id
+          JOIN nodes n ON n.id = coalesce(g.node_id, a.node_id)
           WHERE a.reservation_id = r.id AND a.attempt = r.attempt) AS names)
 WHERE r.id = ANY(CAST(:ids AS text[]));
 
@@ -158,6 +168,36 @@ CROSS JOIN unnest(CAST(:ids AS text[]), CAST(:attempts AS integer[]), CAST(:node
      AS i (id, attempt, node, index, rank, range_end)
 JOIN nodes n ON n.name = i.node
 JOIN gpus g ON g.node_id = n.id AND g.index = i.index;
+
+-- name: take_places
+-- The same for pods without GPUs: a place that nobody has, now or later. Slots there are given up as for GPUs.
+INSERT INTO allocations (reservation_id, attempt, node_id, cpu_slot, rank, during, held, created_at, cpu_milli, memory_bytes)
+SELECT i.id, i.attempt, n.id, p.place, i.rank,
+       tstzrange(t.at, greatest(i.range_end, t.at + interval '1 second')), true, t.at, r.cpu_milli, r.memory_bytes
+FROM (SELECT ledger_time(CAST(:counted AS timestamptz)) AS at) AS t
+CROSS JOIN unnest(CAST(:ids AS text[]), CAST(:attempts AS integer[]), CAST(:nodes AS text[]),
+                  CAST(:ranks AS integer[]), CAST(:range_ends AS timestamptz[]))
+     AS i (id, attempt, node, rank, range_end)
+JOIN reservations r ON r.id = i.id
+JOIN nodes n ON n.name = i.node
+CROSS JOIN LATERAL (
+    SELECT place FROM generate_series(0, 31) AS place
+    WHERE NOT EXISTS (SELECT FROM allocations a
+                      WHERE a.node_id = n.id AND a.cpu_slot = place AND a.released_at IS NULL)
+    ORDER BY place LIMIT 1
+) AS p;
+
+-- name: clear_slots_of_places
+-- Slots of waiting jobs without GPUs on the nodes where such pods were found.
+WITH cleared AS (
+    DELETE FROM allocations a USING nodes n
+    WHERE a.planned AND a.node_id = n.id AND n.name = ANY(CAST(:nodes AS text[]))
+    RETURNING a.reservation_id
+), ids AS (
+    SELECT DISTINCT reservation_id AS id FROM cleared
+)
+SELECT pgmq.send_batch('gpu_jobs', array_agg(jsonb_build_object('v', 1, 'kind', 'changed', 'id', id)))
+FROM ids HAVING count(*) > 0;
 
 -- name: record_reservation_events
 -- The append-only record of transitions, in the order they were decided.

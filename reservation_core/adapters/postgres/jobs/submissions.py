@@ -15,16 +15,19 @@ from reservation_core.adapters.postgres.sealing import Sealing
 from reservation_core.domain.errors import (
     BeyondBookedShareError,
     BookingNotUsableError,
+    NotKeptError,
     NotPermittedError,
     UnknownBookingError,
     UnknownCallerError,
 )
 from reservation_core.domain.event_kinds import JobEventKind
-from reservation_core.domain.model import Reservation
+from reservation_core.domain.model import Node, Reservation, Spare
 from reservation_core.domain.policy.rules import RuleBreach, not_in_project
 from reservation_core.domain.pools.booked_shares import beyond_share
+from reservation_core.domain.pools.cpu_places import cpu_nodes
+from reservation_core.domain.pools.cpu_reasons import unplaceable_without_gpus
 from reservation_core.domain.pools.waiting_reasons import sized_words
-from reservation_core.domain.request_terms import NO_PREEMPTION, Preemption, Resources, Share
+from reservation_core.domain.request_terms import CPU_TYPE, NO_PREEMPTION, Preemption, Resources, Share
 from reservation_core.ports.jobs.reservations import NewReservation, Refusal, Submitted
 
 
@@ -93,7 +96,7 @@ async def _not_stored(connection: AsyncConnection, others: Sequence[NewReservati
             became[row.id] = Submitted(row.id, refusal=UnknownCallerError())
         elif (row.user_id, new.idempotency_key or "") in answers:
             became[row.id] = _replay(new, answers)
-        elif row.booking_id is not None or row.project is not None:
+        elif row.booking_id is not None or row.project is not None or row.gpus == 0:
             refused.append(new)
     return became | await _refusals(connection, refused)
 
@@ -107,10 +110,23 @@ async def _refusals(connection: AsyncConnection, refused: Sequence[NewReservatio
         bookings = {row.id: row for row in found}
     return {
         new.reservation.id: Submitted(
-            new.reservation.id, refusal=_refusal(new, bookings) or await _too_little(connection, new.reservation)
+            new.reservation.id,
+            refusal=await _nowhere_kept(connection, new.reservation)
+            or _refusal(new, bookings)
+            or await _too_little(connection, new.reservation),
         )
         for new in refused
     }
+
+
+async def _nowhere_kept(connection: AsyncConnection, job: Reservation) -> Refusal | None:
+    """Why no node could ever run a job without GPUs; None where one could, and of other jobs."""
+    if job.gpus > 0 or job.resources is None:
+        return None
+    found = await connection.execute(statement("kept_by_nodes"))
+    spares = [Node(row.name, (), spare=Spare(row.id, row.spare_cpu_milli, row.spare_memory_bytes)) for row in found]
+    reason = unplaceable_without_gpus(cpu_nodes(spares), job.resources.share)
+    return None if reason is None else NotKeptError(reason.detail)
 
 
 async def _too_little(connection: AsyncConnection, job: Reservation) -> Refusal:
@@ -182,6 +198,8 @@ def _document(new: NewReservation, sealing: Sealing) -> dict[str, Any]:
         document["array_parallel"] = row.array.parallel
     if row.preemption is not NO_PREEMPTION:
         document |= _preemption_document(row.preemption)
+    if row.gpus == 0:
+        document["gpu_type"] = CPU_TYPE
     if row.resources is not None:
         share, shm = row.resources
         document |= {"cpu_milli": share.cpu_milli, "memory_bytes": share.memory_bytes, "shm_bytes": shm}

@@ -9,6 +9,7 @@ WITH asked AS (
            ((booking_id IS NULL AND project IS NULL)
             OR (may_name(user_id, booking_id, project, gpus, nodes, gpu_type)
                 AND may_ask_in_booking(booking_id, gpus, gpu_type, cpu_milli, coalesce(memory_bytes, shm_bytes))))
+           AND (gpus > 0 OR is_kept_somewhere(cpu_milli, memory_bytes))
            -- Whose token a process still believes may have been disabled since.
            AND (SELECT u.disabled_at FROM users u WHERE u.id = user_id) IS NULL AS usable
     FROM ROWS FROM (
@@ -62,7 +63,13 @@ SELECT id, (SELECT count(*) FROM sent) AS messages FROM stored;
 -- Whether such a job would be stored, see `submit_reservations`.
 SELECT may_name(:user_id, :booking_id, :project, :gpus, :nodes, :gpu_type)
        AND may_ask_in_booking(:booking_id, :gpus, :gpu_type, :cpu_milli, :memory_bytes)
+       AND (CAST(:gpus AS integer) > 0 OR is_kept_somewhere(:cpu_milli, :memory_bytes))
        AND (SELECT disabled_at FROM users WHERE id = :user_id) IS NULL;
+
+-- name: kept_by_nodes
+-- What nodes keep for jobs without GPUs.
+SELECT id, name, spare_cpu_milli, spare_memory_bytes FROM nodes
+WHERE removed_at IS NULL AND spare_cpu_milli > 0 AND spare_memory_bytes > 0;
 
 -- name: disabled_of
 -- Who of these is disabled.

@@ -31,15 +31,17 @@ class Inventory(StatementRunner):
         self._queue = queue
 
     async def update(
-        self, nodes: Sequence[NodeReport], foreign: Sequence[ForeignPod], now: datetime
+        self, nodes: Sequence[NodeReport], foreign: Sequence[ForeignPod], now: datetime, kept: float = 0.0
     ) -> list[dict[str, Any]]:
         """Update the tables from a complete report of the cluster, and record every change.
+
+        `kept` is the part of each node that is for jobs without GPUs.
 
         Returns the changes: `{kind, node, index, before, after}`, the last two with the differing fields. Notifies the
         planner of changes that matter to it. Without changes only `last_seen_at` is written, at most once a minute.
         """
         await self._run("lock_inventory")
-        differences = reconcile(await self._known_nodes(), await self._known_gpus(now), nodes, foreign)
+        differences = reconcile(await self._known_nodes(), await self._known_gpus(now), nodes, foreign, kept)
         await self._write(differences, now)
         await self._run("touch_nodes", names=[n.name for n in nodes], now=now)
         if differences.replan:
@@ -151,6 +153,9 @@ class Inventory(StatementRunner):
                 row.gpu_links,
                 row.cpu_milli,
                 row.memory_bytes,
+                row.spare_cpu_milli,
+                row.spare_memory_bytes,
+                row.is_asked,
             )
             for row in result
         ]
@@ -188,6 +193,8 @@ class Inventory(StatementRunner):
                 removed=[n.removed for n in differences.nodes],
                 cpus=[n.cpu_milli for n in differences.nodes],
                 memory=[n.memory_bytes for n in differences.nodes],
+                spare_cpus=[n.spare_cpu_milli for n in differences.nodes],
+                spare_memory=[n.spare_memory_bytes for n in differences.nodes],
                 now=now,
             )
         if differences.gpus:

@@ -5,7 +5,8 @@ SELECT pg_advisory_xact_lock(hashtextextended('inventory', 0));
 -- name: known_nodes
 -- Every node ever seen.
 SELECT name, ready, schedulable, detail, labels, removed_at IS NOT NULL AS removed, zone, logical_name, taints,
-       gpu_resource, gpu_links, cpu_milli, memory_bytes
+       gpu_resource, gpu_links, cpu_milli, memory_bytes, spare_cpu_milli, spare_memory_bytes,
+       has_asking_jobs(id) AS is_asked
 FROM nodes;
 
 -- name: known_gpus
@@ -23,22 +24,24 @@ FROM gpus g JOIN nodes n ON n.id = g.node_id;
 -- Write new and changed nodes. A removed node keeps the time when it was last seen. unnest would flatten an array of
 -- arrays, so taints are passed as text.
 INSERT INTO nodes (name, ready, schedulable, detail, labels, zone, logical_name, taints, gpu_resource, gpu_links,
-                   cpu_milli, memory_bytes, last_seen_at, removed_at)
+                   cpu_milli, memory_bytes, spare_cpu_milli, spare_memory_bytes, last_seen_at, removed_at)
 SELECT w.name, w.ready, w.schedulable, w.detail, CAST(w.labels AS jsonb), w.zone, w.logical_name,
        ARRAY(SELECT jsonb_array_elements_text(CAST(w.taints AS jsonb))), w.gpu_resource, w.gpu_links, w.cpu_milli, w.memory_bytes,
-       CAST(:now AS timestamptz),
+       w.spare_cpu_milli, w.spare_memory_bytes, CAST(:now AS timestamptz),
        CASE WHEN w.removed THEN CAST(:now AS timestamptz) END
 FROM unnest(CAST(:names AS text[]), CAST(:ready AS boolean[]), CAST(:schedulable AS boolean[]),
             CAST(:details AS text[]), CAST(:labels AS text[]), CAST(:zones AS text[]), CAST(:logical_names AS text[]),
             CAST(:taints AS text[]), CAST(:gpu_resources AS text[]), CAST(:gpu_links AS text[]),
-            CAST(:removed AS boolean[]), CAST(:cpus AS bigint[]), CAST(:memory AS bigint[]))
+            CAST(:removed AS boolean[]), CAST(:cpus AS bigint[]), CAST(:memory AS bigint[]),
+            CAST(:spare_cpus AS bigint[]), CAST(:spare_memory AS bigint[]))
      AS w (name, ready, schedulable, detail, labels, zone, logical_name, taints, gpu_resource, gpu_links, removed,
-           cpu_milli, memory_bytes)
+           cpu_milli, memory_bytes, spare_cpu_milli, spare_memory_bytes)
 ON CONFLICT (name) DO UPDATE SET
     ready = excluded.ready, schedulable = excluded.schedulable, detail = excluded.detail, labels = excluded.labels,
     zone = excluded.zone, logical_name = excluded.logical_name, taints = excluded.taints,
     gpu_resource = excluded.gpu_resource, gpu_links = excluded.gpu_links,
     cpu_milli = excluded.cpu_milli, memory_bytes = excluded.memory_bytes,
+    spare_cpu_milli = excluded.spare_cpu_milli, spare_memory_bytes = excluded.spare_memory_bytes,
     last_seen_at = CASE WHEN excluded.removed_at IS NULL THEN excluded.last_seen_at ELSE nodes.last_seen_at END,
     removed_at = excluded.removed_at;
 
@@ -200,9 +203,16 @@ WHERE name = ANY(CAST(:names AS text[])) AND fenced_at IS NOT NULL AND NOT ready
 
 -- name: reservations_without_power
 -- Reservations that hold GPUs of a fenced node which does not answer, with one such node.
-SELECT DISTINCT ON (a.reservation_id) a.reservation_id AS id, n.name AS node, n.fenced_by, n.fence_reason
-FROM nodes n
-JOIN gpus g ON g.node_id = n.id
-JOIN allocations a ON a.gpu_id = g.id AND a.released_at IS NULL AND a.held
-WHERE n.fenced_at IS NOT NULL AND NOT n.ready
-ORDER BY a.reservation_id, n.name;
+SELECT DISTINCT ON (id) id, node, fenced_by, fence_reason FROM (
+    SELECT a.reservation_id AS id, n.name AS node, n.fenced_by, n.fence_reason
+    FROM nodes n
+    JOIN gpus g ON g.node_id = n.id
+    JOIN allocations a ON a.gpu_id = g.id AND a.released_at IS NULL AND a.held
+    WHERE n.fenced_at IS NOT NULL AND NOT n.ready
+    UNION ALL
+    SELECT a.reservation_id, n.name, n.fenced_by, n.fence_reason
+    FROM nodes n
+    JOIN allocations a ON a.node_id = n.id AND a.released_at IS NULL AND a.held
+    WHERE n.fenced_at IS NOT NULL AND NOT n.ready
+) AS found
+ORDER BY id, node;

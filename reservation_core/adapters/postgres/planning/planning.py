@@ -15,7 +15,13 @@ from reservation_core.adapters.postgres.connection.shared_clock import SharedClo
 from reservation_core.adapters.postgres.connection.silent_sessions import row_unless_held_up
 from reservation_core.adapters.postgres.jobs.reservations import LEDGER_CONSTRAINTS, violates
 from reservation_core.adapters.postgres.nodes.node_links import node_links
-from reservation_core.adapters.postgres.planning.planning_rows import commitment_of, gpu_of, queued_of, waiting_of
+from reservation_core.adapters.postgres.planning.planning_rows import (
+    commitment_of,
+    gpu_of,
+    queued_of,
+    spare_of,
+    waiting_of,
+)
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.clock_steps import LONGEST_LEASE
@@ -123,6 +129,7 @@ class Planning(StatementRunner):
                 links.get(name),
                 cards[0].cpu_milli,
                 cards[0].node_memory_bytes,
+                spare_of(cards[0]),
             )
             for name, cards in ((name, list(group)) for name, group in groupby(rows, key=lambda row: row.node))
         )
@@ -356,6 +363,8 @@ def _lost(epoch: int) -> LostLeadershipError:
 
 
 def _allocation_detail(start: Start) -> str:
+    if start.gpus and start.gpus[0].gpu_id < 0:
+        return f"Given CPUs and memory of {start.gpus[0].node}; its pod is being started."
     by_node: dict[str, list[int]] = {}
     for gpu in start.gpus:
         by_node.setdefault(gpu.node, []).append(gpu.index)

@@ -34,33 +34,33 @@ WITH s AS MATERIALIZED (
 )
 SELECT c.node, s.available, s.detail,
        c.gpu_id AS id, c.index AS card_index, c.gpu_type, c.uuid, c.memory_bytes, c.condition,
-       n.cpu_milli, n.memory_bytes AS node_memory_bytes
+       n.cpu_milli, n.memory_bytes AS node_memory_bytes, n.id AS node_id, n.spare_cpu_milli, n.spare_memory_bytes
 FROM card_conditions c
 JOIN s ON s.id = c.node_id
 JOIN nodes n ON n.id = c.node_id
 ORDER BY c.node, c.index;
 
 -- name: open_allocations
--- All open ledger rows.
-SELECT reservation_id, gpu_id, lower(during) AS starts_at, upper(during) AS ends_at, held, planned, booking_id,
+-- All open ledger rows. Those without a GPU have the id of a place on their node, see domain/pools/cpu_places.py.
+SELECT reservation_id, coalesce(gpu_id, -1 - node_id * 32 - cpu_slot) AS gpu_id, lower(during) AS starts_at, upper(during) AS ends_at, held, planned, booking_id,
        held AND (SELECT r.preemptible FROM reservations r WHERE r.id = reservation_id) AS preemptible,
        cpu_milli, memory_bytes
 FROM allocations WHERE released_at IS NULL;
 
 -- name: nearest_open_allocations
 -- The open ledger rows of jobs, and of the others those that begin first; one more than `limit` shows that there are more.
-SELECT reservation_id, gpu_id, lower(during) AS starts_at, upper(during) AS ends_at, held, planned, booking_id,
+SELECT reservation_id, coalesce(gpu_id, -1 - node_id * 32 - cpu_slot) AS gpu_id, lower(during) AS starts_at, upper(during) AS ends_at, held, planned, booking_id,
        held AND (SELECT r.preemptible FROM reservations r WHERE r.id = reservation_id) AS preemptible,
        cpu_milli, memory_bytes
 FROM allocations WHERE released_at IS NULL AND (held OR planned OR booking_id IS NOT NULL)
 UNION ALL
-(SELECT reservation_id, gpu_id, lower(during), upper(during), held, planned, booking_id, false, cpu_milli, memory_bytes
+(SELECT reservation_id, coalesce(gpu_id, -1 - node_id * 32 - cpu_slot) AS gpu_id, lower(during), upper(during), held, planned, booking_id, false, cpu_milli, memory_bytes
  FROM allocations WHERE released_at IS NULL AND NOT (held OR planned OR booking_id IS NOT NULL)
  ORDER BY lower(during), id LIMIT :limit + 1);
 
 -- name: open_allocations_of
 -- The open ledger rows of these reservations.
-SELECT reservation_id, gpu_id, lower(during) AS starts_at, upper(during) AS ends_at, held, planned, booking_id,
+SELECT reservation_id, coalesce(gpu_id, -1 - node_id * 32 - cpu_slot) AS gpu_id, lower(during) AS starts_at, upper(during) AS ends_at, held, planned, booking_id,
        held AND (SELECT r.preemptible FROM reservations r WHERE r.id = reservation_id) AS preemptible,
        cpu_milli, memory_bytes
 FROM allocations WHERE released_at IS NULL AND reservation_id = ANY(CAST(:ids AS text[]));
@@ -221,9 +221,10 @@ WITH time AS MATERIALIZED (
 ), placed AS (
     -- Own slots are deleted first: conflicts are checked once, before the first row is written.
     INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, booking_id, created_at, cpu_milli,
-                             memory_bytes)
-    SELECT s.id, s.attempt, g.gpu_id, g.rank, tstzrange(t.at, s.range_end), true, s.booking_id, t.at, s.cpu_milli,
-           s.memory_bytes
+                             memory_bytes, node_id, cpu_slot)
+    SELECT s.id, s.attempt, CASE WHEN g.gpu_id >= 0 THEN g.gpu_id END, g.rank, tstzrange(t.at, s.range_end), true,
+           s.booking_id, t.at, s.cpu_milli, s.memory_bytes,
+           CASE WHEN g.gpu_id < 0 THEN (-1 - g.gpu_id) / 32 END, CASE WHEN g.gpu_id < 0 THEN (-1 - g.gpu_id) % 32 END
     FROM time t
     CROSS JOIN started s
     JOIN unnest(CAST(:gpu_owners AS text[]), CAST(:gpu_ids AS bigint[]), CAST(:ranks AS integer[]))
@@ -275,9 +276,10 @@ WITH time AS MATERIALIZED (
 ), placed AS (
     -- All moving slots are deleted first: conflicts are checked once, before the first row is written.
     INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, planned, booking_id, created_at,
-                             cpu_milli, memory_bytes)
-    SELECT w.id, w.attempt + 1, g.gpu_id, g.rank, tstzrange(i.starts_at, i.ends_at), false, true, w.booking_id,
-           (SELECT at FROM time), w.cpu_milli, w.memory_bytes
+                             cpu_milli, memory_bytes, node_id, cpu_slot)
+    SELECT w.id, w.attempt + 1, CASE WHEN g.gpu_id >= 0 THEN g.gpu_id END, g.rank, tstzrange(i.starts_at, i.ends_at),
+           false, true, w.booking_id, (SELECT at FROM time), w.cpu_milli, w.memory_bytes,
+           CASE WHEN g.gpu_id < 0 THEN (-1 - g.gpu_id) / 32 END, CASE WHEN g.gpu_id < 0 THEN (-1 - g.gpu_id) % 32 END
     FROM waiting w
     JOIN input i ON i.id = w.id
     JOIN unnest(CAST(:gpu_owners AS text[]), CAST(:gpu_ids AS bigint[]), CAST(:ranks AS integer[]))
@@ -407,7 +409,7 @@ WHERE p.reservation_id = t.reservation_id AND p.first_p50 IS NULL AND t.estimate
 
 -- name: run_times
 -- Of the newest jobs that ended after a time (null: ever), oldest first, those that ran as they liked: they started,
--- and their end has one of these reasons. Jobs within bookings are left out. The limit is on what is looked at.
+-- and their end has one of these reasons. Jobs within bookings and without GPUs are left out. The limit is on what is looked at.
 SELECT owner, gpus, nodes, gpu_type, asked, ran, ended_at FROM (
     SELECT user_id AS owner, gpus, nodes, gpu_type, CAST(extract(epoch FROM duration) AS float8) AS asked,
            CAST(extract(epoch FROM finished_at - started_at) AS float8) AS ran, finished_at AS ended_at, id,
@@ -417,5 +419,5 @@ SELECT owner, gpus, nodes, gpu_type, asked, ran, ended_at FROM (
       AND finished_at > coalesce(CAST(:since AS timestamptz), '-infinity')
     ORDER BY finished_at DESC, id DESC LIMIT :limit
 ) AS newest
-WHERE kind = 'job' AND NOT is_array AND ran > 0 AND reason_code = ANY(CAST(:reason_codes AS text[]))
+WHERE kind = 'job' AND gpus > 0 AND NOT is_array AND ran > 0 AND reason_code = ANY(CAST(:reason_codes AS text[]))
 ORDER BY ended_at, id;

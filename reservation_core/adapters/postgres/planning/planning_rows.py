@@ -8,7 +8,7 @@ from sqlalchemy import Row
 
 from reservation_core.adapters.postgres.rows import share_of
 from reservation_core.domain.calendar import to_micros
-from reservation_core.domain.model import Gpu, GpuCondition
+from reservation_core.domain.model import Gpu, GpuCondition, Spare
 from reservation_core.domain.plan import Commitment, Waiting
 
 
@@ -16,7 +16,7 @@ def waiting_of(row: Mapping[Any, Any], start_allowance: timedelta) -> Waiting:
     """A waiting job."""
     return Waiting(
         id=row["id"],
-        gpus=row["gpus"],
+        gpus=row["gpus"] or 1,  # a place on a node
         nodes=row["nodes"],
         gpu_type=row["gpu_type"],
         length=start_allowance + timedelta(seconds=row["duration_s"]),
@@ -38,7 +38,7 @@ def queued_of(row: Row[Any], start_allowance: timedelta) -> Waiting:
     """A waiting job with a slot; without its promise, and as no plan changes it, without its version."""
     return Waiting(
         row.id,
-        row.gpus,
+        row.gpus or 1,
         row.nodes,
         row.gpu_type,
         start_allowance + timedelta(seconds=row.duration_s),
@@ -67,6 +67,13 @@ def commitment_of(row: Mapping[Any, Any]) -> Commitment:
         bool(row["preemptible"]),
         share_of(row["cpu_milli"], row["memory_bytes"]),
     )
+
+
+def spare_of(row: Row[Any]) -> Spare | None:
+    """What a node keeps for jobs without GPUs, if anything."""
+    if not (row.spare_cpu_milli and row.spare_memory_bytes):
+        return None
+    return Spare(row.node_id, row.spare_cpu_milli, row.spare_memory_bytes)
 
 
 def gpu_of(row: Row[Any]) -> Gpu:

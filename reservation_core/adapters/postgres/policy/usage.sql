@@ -204,8 +204,8 @@ WITH released AS MATERIALIZED (
         SELECT reservation_id, during FROM released WHERE released_at > CAST(:as_of AS timestamptz)
     ) a
     JOIN reservations r ON r.id = a.reservation_id
-    -- Preemptible jobs take from nobody.
-    WHERE r.kind IN ('job', 'booking') AND r.preemptible IS NOT TRUE
+    -- Preemptible jobs and jobs without GPUs take no GPU from others.
+    WHERE r.kind IN ('job', 'booking') AND r.preemptible IS NOT TRUE AND r.gpus > 0
     GROUP BY r.user_id
 ), all_of_it AS (
     SELECT user_id, usage * power(CAST(2 AS float8), greatest(-900, -CAST(:age_s AS float8) / CAST(:half_life_s AS float8)))

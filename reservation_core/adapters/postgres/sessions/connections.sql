@@ -3,7 +3,7 @@
 SELECT r.id, r.name, r.status, r.attempt, r.nodes, r.ends_at, r.user_id = :user_id AS own,
     CASE WHEN r.array_id IS NULL THEN r.array_size END AS elements, r.workload ->> 'working_dir' IS NULL AS folder_goes, (
     SELECT json_agg(json_build_array(a.rank, n.name, g.gpu_type, g.index) ORDER BY a.rank, g.index)
-    FROM allocations a JOIN gpus g ON g.id = a.gpu_id JOIN nodes n ON n.id = g.node_id
+    FROM allocations a LEFT JOIN gpus g ON g.id = a.gpu_id JOIN nodes n ON n.id = coalesce(g.node_id, a.node_id)
     WHERE a.reservation_id = r.id AND a.held
 ) AS gpus FROM (
     SELECT * FROM reservations WHERE id = :reference

@@ -1,0 +1,56 @@
+"""Jobs without GPUs have what nodes keep for them, and never more."""
+
+from pathlib import Path
+
+from alembic import op
+
+from migrations.scripts import execute_script, lock_tables, sql_of
+
+revision = "0059_cpu_jobs"
+down_revision = "0058_disk_uses"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Execute the SQL file beside this one."""
+    lock_tables(op.get_bind(), "nodes, reservations, allocations")
+    execute_script(op.get_bind(), Path(__file__).with_suffix(".sql").read_text(encoding="utf-8"))
+
+
+def downgrade() -> None:
+    """Every job asks for GPUs. Those that asked for none now wait for a GPU of type `cpu`, which no node has."""
+    lock_tables(op.get_bind(), "nodes, reservations, allocations")
+    shares = sql_of("0048_shares")
+    of_placed = shares[shares.index("CREATE FUNCTION check_shares_of_placed") : shares.index("CREATE TRIGGER")]
+    execute_script(op.get_bind(), _DROP + of_placed.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION"))
+
+
+_DROP = """
+DROP FUNCTION is_kept_somewhere(bigint, bigint);
+DROP TRIGGER nodes_spare_kept ON nodes;
+DROP FUNCTION keep_spare_while_asked();
+DROP FUNCTION has_asking_jobs(bigint);
+DROP TRIGGER allocations_spare ON allocations;
+DROP TRIGGER allocations_spare_moved ON allocations;
+DROP FUNCTION check_spare();
+DROP FUNCTION refuse_beyond_spare(bigint, tstzrange);
+DROP TRIGGER allocations_shares_moved ON allocations;
+CREATE TRIGGER allocations_shares_moved AFTER UPDATE OF during ON allocations FOR EACH ROW
+    WHEN (NEW.released_at IS NULL AND NEW.reservation_id NOT LIKE 'mnt-%'
+          AND (upper(NEW.during) > upper(OLD.during) OR lower(NEW.during) < lower(OLD.during)))
+    EXECUTE FUNCTION check_shares_of_moved();
+ALTER TABLE allocations DISABLE TRIGGER allocations_closed_stay;
+DELETE FROM allocations WHERE node_id IS NOT NULL;
+ALTER TABLE allocations ENABLE TRIGGER allocations_closed_stay;
+ALTER TABLE allocations
+    DROP COLUMN node_id,
+    DROP COLUMN cpu_slot,
+    ALTER COLUMN gpu_id SET NOT NULL;
+ALTER TABLE reservations DROP CONSTRAINT reservations_cpu_jobs, DROP CONSTRAINT reservations_gpus;
+UPDATE reservations SET gpus = 1 WHERE gpus = 0;
+ALTER TABLE reservations ADD CONSTRAINT reservations_gpus_check CHECK (gpus BETWEEN 1 AND 1024) NOT VALID;
+UPDATE nodes SET cpu_milli = cpu_milli + coalesce(spare_cpu_milli, 0),
+    memory_bytes = memory_bytes + coalesce(spare_memory_bytes, 0);
+ALTER TABLE nodes DROP COLUMN spare_cpu_milli, DROP COLUMN spare_memory_bytes;
+"""

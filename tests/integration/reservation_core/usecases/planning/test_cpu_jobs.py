@@ -1,0 +1,60 @@
+"""Jobs without GPUs on a real database: planned beside others, on what nodes keep for them."""
+
+from datetime import timedelta
+
+import pytest
+
+from reservation_core.domain.errors import CalendarConflictError
+from reservation_core.domain.model import JobStatus
+from reservation_core.domain.plan import PlacedGpu, Start
+from reservation_core.domain.pools.cpu_places import place_id
+from reservation_core.usecases.jobs.extend import extend
+from tests.integration.reservation_core.usecases.planning.test_slots import plan, slot
+from tests.integration.reservation_core.usecases.world import ALLOWANCE, LONGEST, World
+
+HOUR = timedelta(hours=1)
+GIB = 2**30
+
+
+async def keeps(world: World, cpu_milli: int = 4000, memory_bytes: int = 16 * GIB) -> None:
+    """What every node keeps for jobs without GPUs."""
+    await world.sql(
+        "UPDATE nodes SET spare_cpu_milli = :cpu, spare_memory_bytes = :memory", cpu=cpu_milli, memory=memory_bytes
+    )
+
+
+async def statuses(world: World, jobs: list[str]) -> list[JobStatus]:
+    return [(await world.row(job)).status for job in jobs]
+
+
+async def test_it_starts_beside_jobs_that_have_all_gpus(world: World) -> None:
+    await keeps(world)
+    full = [await world.submitted(gpus=2, nodes=2)]
+    jobs = [await world.submitted(gpus=0, resources={"cpus": 3}) for _ in range(3)]
+    await plan(world)
+    assert await statuses(world, [*full, *jobs]) == [JobStatus.STARTING] * 3 + [JobStatus.QUEUED]
+    first, second = [(await world.cards(job))[0] for job in jobs[:2]]
+    assert first.node != second.node
+    assert first.index < 0
+    found = await slot(world, jobs[2])
+    assert found is not None
+    assert found[0] == world.clock.now() + HOUR + ALLOWANCE
+    waiting = await world.view(jobs[2])
+    assert "3 CPUs" in waiting.reservation.reason.detail
+    assert waiting.promised_start_at is not None
+
+
+async def test_the_ledger_refuses_more_than_a_node_keeps(world: World) -> None:
+    await keeps(world)
+    jobs = [await world.submitted(gpus=0, resources={"cpus": 3}) for _ in range(3)]
+    await plan(world)
+    [node] = await world.sql("SELECT id, name FROM nodes ORDER BY id LIMIT 1")
+    now = world.clock.now()
+    start = Start(jobs[2], now, now + HOUR, (PlacedGpu(place_id(node.id, 31), node.name, 31, 0),))
+    async with world.uow() as uow:
+        epoch = await uow.planning.acquire("test", HOUR)
+    assert epoch is not None
+    async with world.uow() as uow:
+        with pytest.raises(CalendarConflictError):
+            await uow.planning.commit(epoch, [start], now)
+    assert (await world.row(jobs[2])).status is JobStatus.QUEUED
