@@ -43,12 +43,15 @@ def waiting_line(job: Job) -> str:
             elif job.queue_position is None:
                 parts = ["waiting for its place"]
             else:
-                parts = ["waiting", f"place {job.queue_position} in {queue_words(job.gpu_type, job.booking_id)}"]
+                parts = [
+                    "waiting",
+                    f"place {job.queue_position} in {queue_words(job.gpu_type, job.booking_id, job.gpus)}",
+                ]
             if start := start_words(job):
                 parts.append(f"starts about {start}")
             return f"{', '.join(parts)}{_reason(job)}"
         case JobStatus.STARTING:
-            return f"starting on {placed(job.allocations) or 'its GPUs'}"
+            return f"starting on {placed(job.allocations) or ('its GPUs' if job.gpus else 'its node')}"
         case JobStatus.RUNNING:
             return f"running on {placed(job.allocations)} until {local_time(job.ends_at)} at the latest"
         case JobStatus.ENDING:

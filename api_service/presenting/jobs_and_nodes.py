@@ -62,8 +62,8 @@ def job(view: JobView) -> contracts_jobs.Job:
         allocations.append(
             contracts_jobs.AllocationOut(
                 node=gpus[0].node,
-                gpu_indices=[gpu.index for gpu in gpus],
-                gpu_uuids=[gpu.uuid for gpu in gpus],
+                gpu_indices=[gpu.index for gpu in gpus if gpu.index >= 0],
+                gpu_uuids=[gpu.uuid for gpu in gpus if gpu.index >= 0],
                 pod=str(PodName(row.id, row.attempt, rank)),
             )
         )
@@ -293,6 +293,18 @@ def node(view: NodeView) -> contracts_nodes.NodeOut:
         cpus_free=_cpus(view.has_free),
         memory_bytes=view.has.memory_bytes,
         memory_bytes_free=view.has_free.memory_bytes,
+        cpu_jobs=_kept(view.keeps, view.keeps_free),
+    )
+
+
+def _kept(keeps: Share, free: Share) -> contracts_nodes.KeptOut | None:
+    if not (keeps.cpu_milli and keeps.memory_bytes):
+        return None
+    return contracts_nodes.KeptOut(
+        cpus=keeps.cpu_milli / MILLI,
+        cpus_free=(free.cpu_milli or 0) / MILLI,
+        memory_bytes=keeps.memory_bytes,
+        memory_bytes_free=free.memory_bytes or 0,
     )
 
 

@@ -82,11 +82,14 @@ def _facts(job: Job) -> list[str]:
     elif job.status is JobStatus.QUEUED:
         place = "waiting for its place" if job.queue_position is None else str(job.queue_position)
         start = start_words(job) or "no estimate"
-        facts += [f"Place in {queue_words(job.gpu_type, job.booking_id)}: {place}.", f"Starts about: {start}."]
+        facts += [
+            f"Place in {queue_words(job.gpu_type, job.booking_id, job.gpus)}: {place}.",
+            f"Starts about: {start}.",
+        ]
         if job.promised_start_at is not None:
             facts.append(f"Promised start: {local_time(job.promised_start_at)}.")
     if job.allocations:
-        facts.append(f"Its GPUs: {placed(job.allocations)}.")
+        facts.append(f"{'Its GPUs' if job.gpus else 'It is on'}: {placed(job.allocations)}.")
     if job.status is JobStatus.RUNNING and job.ends_at is not None:
         facts.append(f"It ends by {local_time(job.ends_at)} at the latest.")
     if job.idle is not None:
@@ -223,6 +226,12 @@ def _over_quota(job: Job) -> list[str]:
 
 def _while_full(job: Job, types: Sequence[TypeSummary]) -> list[str]:
     """Advice for a job that waits its turn: another type, fewer GPUs, or a gap that it fits into."""
+    if job.gpus == 0:
+        return [
+            "Fewer --cpus, less --memory or a shorter --for may start sooner.",
+            "What each node keeps for jobs without GPUs: gpu-dev nodes -o wide",
+            "All waiting jobs: gpu-dev queue",
+        ]
     if job.booking_id is not None:
         # It gets only the booking's GPUs, even if others are free.
         return [

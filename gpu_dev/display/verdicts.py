@@ -9,6 +9,7 @@ from msgspec import UNSET
 from gpu_dev.display.calendar_views import LIMIT
 from gpu_dev.display.local_times import local_sentence, minute
 from gpu_dev.display.output import Format, View, coloured, show_list, show_one
+from gpu_dev.display.views import resource_words
 from gpu_dev.errors import ExitCode
 from gpu_dev.terminal import Rendered, harmless
 from gpu_dev.wire.jobs import Job, JobSubmit, JobVerdict, SoonerRequest
@@ -75,7 +76,8 @@ def _start_lines(
     elif _may_be_foretold(request, answer):
         yield "Likely start: not known yet." if answer.estimates is not False else NOT_ESTIMATED
     if answer.queue_position is not None:
-        yield f"Place in {queue_words(request.gpu_type or None, request.booking_id or None)}: {answer.queue_position}."
+        queue = queue_words(request.gpu_type or None, request.booking_id or None, request.gpus)
+        yield f"Place in {queue}: {answer.queue_position}."
     for reason in answer.reasons:
         yield f"Reason: {local_sentence(reason.detail)}"
     if answer.instead:
@@ -123,7 +125,8 @@ def wait_words(job: Job, answer: Explanation) -> str | None:
     if job.booking_id is None and {reason.code for reason in answer.reasons} == {ReasonCode.WAITING_FOR_GPUS}:
         gpus = job.gpu_type or ("GPU" if job.gpus == 1 else "GPUs")
         nodes = f" on each of {job.nodes} nodes" if job.nodes > 1 else ""
-        return f"Waits for {job.gpus} {gpus}{nodes} until about {minute(answer.starts_at)}."
+        asked = f"{job.gpus} {gpus}{nodes}" if job.gpus else resource_words(job.resources)
+        return f"Waits for {asked} until about {minute(answer.starts_at)}."
     return f"Waits until about {minute(answer.starts_at)}: {details}"
 
 

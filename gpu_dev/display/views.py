@@ -19,27 +19,31 @@ if TYPE_CHECKING:
     from gpu_dev.wire.base import JobArray, ResourcesOut, RetriesOut
     from gpu_dev.wire.dead_letters import DeadLetterOut
     from gpu_dev.wire.jobs import AllocationOut, Job, QueueEntry
-    from gpu_dev.wire.nodes import GpuOut, Holder, NodeOut, UnknownPodOut
+    from gpu_dev.wire.nodes import GpuOut, Holder, KeptOut, NodeOut, UnknownPodOut
     from gpu_dev.wire.people import BelongingOut, TokenBudgetOut, TokenOut, UserOut
     from gpu_dev.wire.sessions import JobTerminal
     from reservation_core.domain.people.token_scopes import TokenScope
 
 
 def wanted_gpus(gpus: int, gpu_type: str | None, nodes: int) -> str:
-    """A request in words: `2 h100`, `4 x 8 h100` (nodes x GPUs), `1 any`."""
+    """A request in words: `2 h100`, `4 x 8 h100` (nodes x GPUs), `1 any`, `0`."""
+    if gpus == 0:
+        return "0"
     cards = f"{gpus} {gpu_type or 'any'}"
     return cards if nodes == 1 else f"{nodes} x {cards}"
 
 
 def wanted_in_words(gpus: int, gpu_type: str | None, nodes: int = 1) -> str:
-    """The same in a sentence: `2 h100 GPUs`, `8 h100 GPUs on each of 4 nodes`, `1 GPU of any type`."""
+    """The same in a sentence: `2 h100 GPUs`, `8 h100 GPUs on each of 4 nodes`, `1 GPU of any type`, `CPUs alone`."""
+    if gpus == 0:
+        return "CPUs alone"
     named = f"{f'{gpu_type} ' if gpu_type else ''}GPU{'' if gpus == 1 else 's'}{'' if gpu_type else ' of any type'}"
     return f"{gpus} {named}" + ("" if nodes == 1 else f" on each of {nodes} nodes")
 
 
 def placed(allocations: "Iterable[AllocationOut]") -> str:
-    """The GPUs of a job, as `n1:0,1 n2:4`."""
-    return " ".join(f"{one.node}:{','.join(map(str, one.gpu_indices))}" for one in allocations)
+    """The GPUs of a job, as `n1:0,1 n2:4`; without GPUs the node alone."""
+    return " ".join(f"{one.node}:{','.join(map(str, one.gpu_indices))}".rstrip(":") for one in allocations)
 
 
 def holder_words(holder: "Holder | None") -> str:
@@ -69,6 +73,12 @@ def resource_words(asked: "ResourcesOut | None") -> str:
     sizes = (("memory", asked.memory), ("shm", asked.shm))
     parts = [] if asked.cpus is None else [f"{asked.cpus:g} CPUs"]
     return ", ".join(parts + [f"{size_words(size)} {name}" for name, size in sizes if size is not None])
+
+
+def _kept(kept: "KeptOut | None") -> str:
+    if kept is None:
+        return ""
+    return f"{_free(kept.cpus_free, kept.cpus)} CPUs, {_free(kept.memory_bytes_free, kept.memory_bytes, memory)}"
 
 
 def _free(free: float | None, whole: float | None, words: Callable[[Any], str] = "{:g}".format) -> str:
@@ -281,6 +291,7 @@ NODE: "View[NodeOut]" = View(
         Column(
             "MEMORY FREE", lambda node: _free(node.memory_bytes_free, node.memory_bytes, memory), wide=True, right=True
         ),
+        Column("FOR CPU JOBS", lambda node: _kept(node.cpu_jobs), wide=True, right=True),
         Column("LAST SEEN", lambda node: local_time(node.last_seen_at), wide=True),
         Column("LABELS", lambda node: ",".join(f"{k}={v}" for k, v in sorted(node.labels.items())), wide=True),
     ),

@@ -51,6 +51,13 @@ class GpuOut(Struct, kw_only=True):
     slow_reason: str | None = None
 
 
+class KeptOut(Struct, kw_only=True):
+    cpus: float
+    cpus_free: float
+    memory_bytes: int
+    memory_bytes_free: int
+
+
 class NodeOut(Struct, kw_only=True):
     name: str
     ready: bool
@@ -75,6 +82,7 @@ class NodeOut(Struct, kw_only=True):
     cpus_free: float | None = None
     memory_bytes: int | None = None
     memory_bytes_free: int | None = None
+    cpu_jobs: KeptOut | None = None
 
 
 class UseLevel(Struct, kw_only=True):

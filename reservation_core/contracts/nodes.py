@@ -70,6 +70,15 @@ class GpuOut(Wire):
     slow_reason: str | None = None
 
 
+class KeptOut(Wire):
+    """What a node keeps for jobs without GPUs, and how much of it no job has now."""
+
+    cpus: float
+    cpus_free: float
+    memory_bytes: int
+    memory_bytes_free: int
+
+
 class NodeOut(Wire):
     name: str
     ready: bool
@@ -98,10 +107,15 @@ class NodeOut(Wire):
             examples=[[["X", "NV18"], ["NV18", "X"]]],
         ),
     ] = None
-    cpus: Annotated[float | None, Field(description="CPUs that jobs can have; null if unknown.")] = None
+    cpus: Annotated[float | None, Field(description="CPUs that jobs with GPUs can have; null if unknown.")] = None
     cpus_free: Annotated[float | None, Field(description="Of these, what no job has now.")] = None
-    memory_bytes: Annotated[int | None, Field(description="Memory that jobs can have; null if unknown.")] = None
+    memory_bytes: Annotated[int | None, Field(description="Memory that jobs with GPUs can have; null if unknown.")] = (
+        None
+    )
     memory_bytes_free: Annotated[int | None, Field(description="Of this, what no job has now.")] = None
+    cpu_jobs: Annotated[
+        KeptOut | None, Field(description="What it keeps for jobs without GPUs; null if it keeps nothing.")
+    ] = None
 
 
 class UseLevel(Wire):

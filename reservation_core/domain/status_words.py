@@ -22,6 +22,8 @@ def window_status(status: str) -> str:
     return _WINDOW_STATUSES.get(status, str(status))
 
 
-def queue_words(gpu_type: str | None, booking_id: str | None = None) -> str:
-    """The queue that a place counts in: jobs that ask for the same type, or that run in the same booking."""
+def queue_words(gpu_type: str | None, booking_id: str | None = None, gpus: int = 1) -> str:
+    """The queue that a place counts in: jobs that ask for the same type or for no GPU, or run in the same booking."""
+    if gpus == 0:
+        return "the queue of jobs without GPUs"
     return f"the queue of {booking_id}" if booking_id else f"the queue for {gpu_type or 'any type'}"

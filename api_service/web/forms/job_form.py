@@ -57,7 +57,7 @@ def typed_job(form: Form) -> TypedJob:
         if value is not None:
             body[wire] = value
     if "gpus" not in body and "gpus" not in wrong:
-        wrong["gpus"] = "Say how many GPUs, such as 1."
+        wrong["gpus"] = "Say how many GPUs, such as 1, or 0 for CPUs alone."
     _duration(form.get("duration"), body, wrong)
     body["workload"] = _workload(form, wrong)
     _preemption(form, body, wrong)

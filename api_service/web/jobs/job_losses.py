@@ -15,7 +15,7 @@ def what_waiting_loses(job: Job) -> list[str]:
         return _what_arrays_lose(job.array)
     place = "its place in the queue"
     if job.queue_position is not None:
-        place = f"place {job.queue_position} in {queue_words(job.gpu_type, job.booking_id)}"
+        place = f"place {job.queue_position} in {queue_words(job.gpu_type, job.booking_id, job.gpus)}"
     expected = job.promised_start_at or job.estimated_start_at
     if expected is None:
         lost = f"The job loses {place}."
@@ -33,6 +33,7 @@ def what_running_loses(job: Job) -> list[str]:
     nodes = ", ".join(part.node for part in job.allocations)
     count = job.gpus * job.nodes
     gpus = f"{count} {job.gpu_type or ''} {'GPU' if count == 1 else 'GPUs'}".replace("  ", " ")
+    gpus = gpus if count else "its CPUs and memory"
     given = f"It gives back {gpus}{f' on {nodes}' if nodes else ''}{since}."
     return ["The job ends, and what it has not saved is lost.", given]
 

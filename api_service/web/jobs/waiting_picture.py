@@ -122,9 +122,15 @@ class WhyWaiting:
 async def read_why_waiting(visit: Visit, job: Job) -> WhyWaiting | None:
     """Read it for the address's `size` and `duration`.
 
-    None for a job that does not wait, waits for other jobs, or waits within a booking, whose GPUs are the booking's.
+    None for a job that does not wait, waits for other jobs or without GPUs, or within a booking, whose GPUs are the
+    booking's.
     """
-    if job.status is not JobStatus.QUEUED or job.booking_id is not None or job.reason.code in _NOT_PLANNED:
+    if (
+        job.status is not JobStatus.QUEUED
+        or job.gpus == 0
+        or job.booking_id is not None
+        or job.reason.code in _NOT_PLANNED
+    ):
         return None
     body = {
         "priority": job.priority,
@@ -142,7 +148,7 @@ async def foresee_waiting(visit: Visit, body: Mapping[str, Any], answer: Explana
 
     None for a request that does not wait in the queue.
     """
-    if answer.verdict is not RequestVerdict.ACCEPTED or "booking_id" in body:
+    if answer.verdict is not RequestVerdict.ACCEPTED or "booking_id" in body or body.get("gpus") == 0:
         return None
     if any(reason.code in _NOT_PLANNED for reason in answer.reasons):
         return None

@@ -38,7 +38,7 @@ def explain_it(
         typer.Argument(metavar="ID", help="A job's name or id.", autocompletion=complete_job_id),
     ] = None,
     gpus: Annotated[
-        int | None, typer.Option("--gpus", "-g", min=1, help="GPUs on each node, for a new request.")
+        int | None, typer.Option("--gpus", "-g", min=0, help="GPUs on each node, for a new request.")
     ] = None,
     gpu_type: Annotated[str | None, typer.Option("--type", "-t", help="The type, such as h100.")] = None,
     nodes: Annotated[int | None, typer.Option("--nodes", "-N", min=1, help="Number of nodes.")] = None,

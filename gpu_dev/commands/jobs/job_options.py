@@ -8,7 +8,7 @@ from gpu_dev.session import complete_job_id
 from reservation_core.domain.request_terms import MOST_RETRIES
 
 Command = Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="The command, after `--`.")]
-Gpus = Annotated[int | None, typer.Option("--gpus", "-g", min=1, help="GPUs on each node.")]
+Gpus = Annotated[int | None, typer.Option("--gpus", "-g", min=0, help="GPUs on each node; 0 for CPUs alone.")]
 GpuType = Annotated[str | None, typer.Option("--type", "-t", help="The type, such as h100 (default: any).")]
 For = Annotated[str | None, typer.Option("--for", "-d", help="For how long at most: 4h, 90m, 1h30m, 2d, PT4H.")]
 Nodes = Annotated[int | None, typer.Option("--nodes", "-N", min=1, help="Number of nodes (default: 1).")]

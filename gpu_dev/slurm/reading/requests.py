@@ -247,7 +247,7 @@ def _read_gpus(winners: Mapping[str, Given], reading: Reading) -> None:
     elif counts:
         reading.asked = replace(reading.asked, gpus=counts.pop(), gpu_type=types.pop() if types else None)
     elif not reading.refusals:
-        reading.refuse_all("--gpus", "Jobs without GPUs are not there yet. Ask for some, as in --gpus=1.")
+        reading.refuse_all("--gpus", "Ask for GPUs, as in --gpus=1. A job without GPUs: gpu-dev submit --gpus 0.")
 
 
 def _read_count(given: Given, reading: Reading) -> tuple[str | None, int] | None:
@@ -267,6 +267,6 @@ def _read_count(given: Given, reading: Reading) -> tuple[str | None, int] | None
                               f"{'gpu:' if of_resources else ''}h100:2.")  # fmt: skip
         return None
     if int(count) == 0:
-        reading.refuse(given, "Jobs without GPUs are not there yet. Ask for one at least.")
+        reading.refuse(given, "Ask for one GPU at least. A job without GPUs: gpu-dev submit --gpus 0.")
         return None
     return gpu_type, int(count)

@@ -42,10 +42,10 @@ def due_warnings(opened_at: datetime, ends_at: datetime, now: datetime) -> froze
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """GPUs of a job on one node."""
+    """GPUs of a job on one node; without a type it has CPUs and memory alone."""
 
     node: str
-    gpu_type: str
+    gpu_type: str | None
     gpu_indices: tuple[int, ...]
 
 
@@ -56,7 +56,8 @@ def greeting(job_id: str, name: str | None, place: Place | None, ends_at: dateti
     if place is not None:
         gpus = "GPU" if len(place.gpu_indices) == 1 else "GPUs"
         numbers = ", ".join(map(str, place.gpu_indices))
-        lines.append(f"{gpus} {numbers} ({place.gpu_type}) on {place.node}")
+        given = "CPUs and memory" if place.gpu_type is None else f"{gpus} {numbers} ({place.gpu_type})"
+        lines.append(f"{given} on {place.node}")
     if ends_at is not None:
         lines.append(f"Ends {time_words(ends_at, UTC)}. To extend it: gpu-dev extend {job_id} --by 1h")
     if folder_goes:

@@ -38,7 +38,10 @@ class GpuHealthView:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """One node as readers see it; `detail` says why it gets nothing new. `has_free` of what it `has` no job has now."""
+    """One node as readers see it; `detail` says why it gets nothing new. `has_free` of what it `has` no job has now.
+
+    That is for jobs with GPUs; `keeps` is for jobs without.
+    """
 
     name: str
     ready: bool
@@ -60,6 +63,8 @@ class NodeView:
     quarantined: tuple[int, ...] = ()
     has: Share = UNSAID
     has_free: Share = UNSAID
+    keeps: Share = UNSAID
+    keeps_free: Share = UNSAID
 
 
 @dataclass(frozen=True, slots=True)

@@ -241,6 +241,8 @@ def _node_view(row: Row[Any]) -> NodeView:
         links=None if row.gpu_links is None else read_links(row.gpu_links),
         has=Share(row.cpu_milli, row.memory_bytes),
         has_free=Share(row.cpu_milli_free, row.memory_bytes_free),
+        keeps=Share(row.spare_cpu_milli, row.spare_memory_bytes),
+        keeps_free=Share(row.spare_cpu_milli_free, row.spare_memory_bytes_free),
         cordon=None if row.cordoned_at is None else Cordon(row.cordoned_at, row.cordoned_by, row.cordon_reason),
         quarantined=tuple(row.quarantined),
     )

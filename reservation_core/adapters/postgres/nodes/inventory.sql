@@ -109,7 +109,9 @@ SELECT n.name, n.ready, n.schedulable, s.detail, n.labels, n.zone, n.logical_nam
        n.cpu_milli, n.memory_bytes,
        CAST(n.cpu_milli - t.cpu_milli - t.cpu_gpus * n.cpu_milli / greatest(c.gpus, 1) AS bigint) AS cpu_milli_free,
        CAST(n.memory_bytes - t.memory_bytes - t.memory_gpus * n.memory_bytes / greatest(c.gpus, 1) AS bigint)
-           AS memory_bytes_free
+           AS memory_bytes_free,
+       n.spare_cpu_milli, n.spare_memory_bytes, n.spare_cpu_milli - p.cpu_milli AS spare_cpu_milli_free,
+       n.spare_memory_bytes - p.memory_bytes AS spare_memory_bytes_free
 FROM nodes n
 JOIN node_conditions s ON s.node_id = n.id
 CROSS JOIN LATERAL (
@@ -143,8 +145,15 @@ CROSS JOIN LATERAL (
                  a.memory_bytes
     ) AS jobs
 ) t
+CROSS JOIN LATERAL (
+    SELECT CAST(coalesce(sum(a.cpu_milli), 0) AS bigint) AS cpu_milli,
+           CAST(coalesce(sum(a.memory_bytes), 0) AS bigint) AS memory_bytes, count(*) > 0 AS in_use
+    FROM allocations a
+    WHERE a.node_id = n.id AND a.released_at IS NULL
+      AND (a.held OR lower(a.during) <= (SELECT ledger_now()) AND upper(a.during) > (SELECT ledger_now()))
+) p
 WHERE n.name > :after AND (CAST(:only AS text) IS NULL OR n.name = :only)
-  AND (n.removed_at IS NULL OR c.in_use OR n.fenced_at IS NOT NULL OR n.name = :only)
+  AND (n.removed_at IS NULL OR c.in_use OR p.in_use OR n.fenced_at IS NOT NULL OR n.name = :only)
 ORDER BY n.name LIMIT :limit;
 
 -- name: gpu_counts

@@ -107,10 +107,10 @@ class Connections(StatementRunner):
         ]
 
 
-def _places(gpus: list[tuple[int, str, str, int]]) -> dict[int, Place]:
+def _places(gpus: list[tuple[int, str, str | None, int | None]]) -> dict[int, Place]:
     """The GPUs by rank, of rows with rank, node, type and index."""
     return {
-        rank: Place(found[0][1], found[0][2], tuple(index for _, _, _, index in found))
+        rank: Place(found[0][1], found[0][2], tuple(index for _, _, _, index in found if index is not None))
         for rank, group in groupby(gpus, key=lambda gpu: gpu[0])
         for found in [[*group]]
     }

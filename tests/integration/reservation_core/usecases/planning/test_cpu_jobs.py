@@ -8,6 +8,7 @@ from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.model import JobStatus
 from reservation_core.domain.plan import PlacedGpu, Start
 from reservation_core.domain.pools.cpu_places import place_id
+from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend
 from tests.integration.reservation_core.usecases.planning.test_slots import plan, slot
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, LONGEST, World
@@ -58,3 +59,39 @@ async def test_the_ledger_refuses_more_than_a_node_keeps(world: World) -> None:
         with pytest.raises(CalendarConflictError):
             await uow.planning.commit(epoch, [start], now)
     assert (await world.row(jobs[2])).status is JobStatus.QUEUED
+
+
+async def test_it_is_extended_as_far_as_nobody_was_promised_its_place(world: World) -> None:
+    await keeps(world)
+    jobs = [await world.submitted(gpus=0, resources={"cpus": 3}) for _ in range(3)]
+    await plan(world)
+    found = await slot(world, jobs[2])
+    assert found is not None
+    [promised] = await world.sql(
+        "SELECT a.node_id, n.name FROM allocations a JOIN nodes n ON n.id = a.node_id WHERE a.planned"
+    )
+    by_node = {(await world.cards(job))[0].node: job for job in jobs[:2]}
+    beside = next(job for node, job in by_node.items() if node != promised.name)
+    async with world.uow() as uow:
+        await extend(uow, world.who, beside, HOUR, None, LONGEST, world.clock.now())
+    with pytest.raises(CalendarConflictError, match="promised CPUs and memory"):
+        async with world.uow() as uow:
+            await extend(uow, world.who, by_node[promised.name], HOUR, None, LONGEST, world.clock.now())
+
+
+async def test_what_it_had_goes_to_the_next_and_counts_for_no_usage(world: World) -> None:
+    await keeps(world)
+    first = await world.ran(gpus=0, resources={"cpus": 4, "memory": "16Gi"})
+    second = await world.ran(gpus=0, resources={"cpus": 4, "memory": "16Gi"})
+    third = await world.submitted(gpus=0, resources={"cpus": 1})
+    await plan(world)
+    assert await statuses(world, [first, second, third]) == [JobStatus.RUNNING] * 2 + [JobStatus.QUEUED]
+    async with world.uow() as uow:
+        await cancel(uow, world.who, first, None, world.clock.now())
+    await world.operate()
+    await plan(world)
+    assert await statuses(world, [first, third]) == [JobStatus.CANCELLED, JobStatus.STARTING]
+    assert await world.sql("SELECT FROM allocations WHERE node_id IS NOT NULL AND held") != []
+    async with world.uow() as uow:
+        counts = await uow.inventory.gpu_counts()
+    assert {state.value for _, state, _ in counts} == {"free"}

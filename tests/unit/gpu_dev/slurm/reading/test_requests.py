@@ -95,8 +95,8 @@ def test_an_option_is_a_field(words: str, fields: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--time=10", "--gpus: Jobs without GPUs are not there yet."),
-        ("--time=10 --gpus=0", "--gpus=0: Jobs without GPUs are not there yet."),
+        ("--time=10", "--gpus: Ask for GPUs, as in --gpus=1."),
+        ("--time=10 --gpus=0", "--gpus=0: Ask for one GPU at least."),
         ("--gpus=1", "--time: Each job has a time limit here."),
         ("--gpus=1 --time=0", "--time=0: A time limit is at least a minute and at most 90 days."),
         ("--gpus=1 --time=90-1", "at most 90 days."),
