@@ -71,20 +71,32 @@ def _always(_said: Said) -> bool:
 
 def _is_job(said: Said) -> bool:
     idle: timedelta = said.get("inactivity", _MINUTE)
-    return idle >= _MINUTE and not said.keys() & {
-        "secrets",
-        "after",
-        "retries",
-        "array",
-        "preemptible",
-        "min_runtime",
-        "end_signal",
-        "resources",
-        "disks",
-    }
+    return (
+        idle >= _MINUTE
+        and _has_gpus(said)
+        and not said.keys()
+        & {
+            "secrets",
+            "after",
+            "retries",
+            "array",
+            "preemptible",
+            "min_runtime",
+            "end_signal",
+            "resources",
+            "disks",
+        }
+    )
+
+
+def _has_gpus(said: Said) -> bool:
+    """Whether a job has GPUs: without, its fields depend on each other."""
+    return said.get("gpus") != 0 and said.get("gpu_type") != "cpu"
 
 
 def _is_explained(said: Said) -> bool:
+    if not _has_gpus(said):
+        return False
     if "start" in said:
         return "instead_of" not in said and _is_slot(said)
     return "duration" in said and not said.keys() & {

@@ -138,14 +138,14 @@ def test_at_a_terminal_it_asks_until_it_understands(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("gpu_dev.inputs.asking.can_ask", lambda: True)
-    monkeypatch.setattr("sys.stdin", io.StringIO("many\n0\n2\n"))
+    monkeypatch.setattr("sys.stdin", io.StringIO("many\n-1\n2\n"))
     assert needed_gpus(None, "") == 2
     with pytest.raises(UsageError, match="--gpus is missing"):
         needed_gpus(None, "")
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("text", ["0", "65", "-1", "1.5", "²", ""])
+@pytest.mark.parametrize("text", ["65", "-1", "1.5", "²", ""])
 def test_numbers_of_gpus(text: str) -> None:
     with pytest.raises(UsageError):
         read_gpus(text)

@@ -1,5 +1,6 @@
 """Jobs without GPUs on a real database: planned beside others, on what nodes keep for them."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -91,7 +92,56 @@ async def test_what_it_had_goes_to_the_next_and_counts_for_no_usage(world: World
     await world.operate()
     await plan(world)
     assert await statuses(world, [first, third]) == [JobStatus.CANCELLED, JobStatus.STARTING]
-    assert await world.sql("SELECT FROM allocations WHERE node_id IS NOT NULL AND held") != []
     async with world.uow() as uow:
         counts = await uow.inventory.gpu_counts()
     assert {state.value for _, state, _ in counts} == {"free"}
+
+
+async def reported(world: World, kept: float, cpu_milli: int = 10_000) -> list[tuple[int | None, int | None]]:
+    """What nodes have and keep after the cluster has reported them once more."""
+    nodes = [replace(node, cpu_milli=cpu_milli, memory_bytes=100 * GIB) for node in await world.cluster.list_nodes()]
+    async with world.uow() as uow:
+        await uow.inventory.update(nodes, [], world.clock.now(), kept)
+    found = await world.sql("SELECT cpu_milli, spare_cpu_milli FROM nodes ORDER BY name")
+    return [(row.cpu_milli, row.spare_cpu_milli) for row in found]
+
+
+async def test_a_part_of_each_node_is_kept_and_stays_while_jobs_ask_there(world: World) -> None:
+    assert await reported(world, 0) == [(10_000, None)] * 2
+    assert await reported(world, 0.2) == [(8000, 2000)] * 2
+    job = await world.ran(gpus=0, resources={"cpus": 2})
+    [place] = await world.cards(job)
+    assert place.node == "a"
+    assert await reported(world, 0.1) == [(8000, 2000), (9000, 1000)]
+    assert await reported(world, 0.1, 12_000) == [(10_000, 2000), (10_800, 1200)]
+    greedy = await world.ran(gpus=1, resources={"cpus": 9})
+    assert (await world.cards(greedy))[0].node in ("a", "b")
+    assert await reported(world, 0.5, 12_000) == [
+        (10_000, 2000), (10_800, 1200) if (await world.cards(greedy))[0].node == "b" else (6000, 6000)
+    ]  # fmt: skip
+    # The database keeps it, too.
+    await world.sql("UPDATE nodes SET spare_cpu_milli = 0, cpu_milli = 12000 WHERE name = 'a'")
+    [kept] = await world.sql("SELECT cpu_milli, spare_cpu_milli FROM nodes WHERE name = 'a'")
+    assert (kept.cpu_milli, kept.spare_cpu_milli) == (10_000, 2000)
+
+
+async def test_a_node_that_is_switched_off_gives_its_places_back(world: World) -> None:
+    await keeps(world)
+    job = await world.ran(gpus=0)
+    [place] = await world.cards(job)
+    await world.sql(
+        "UPDATE nodes SET ready = false, fenced_at = now(), fenced_by = 'root' WHERE name = :n", n=place.node
+    )
+    async with world.uow() as uow:
+        assert list(await uow.inventory.cut_off()) == [job]
+
+
+async def test_a_node_has_so_many_places(world: World) -> None:
+    await keeps(world, cpu_milli=64_000, memory_bytes=128 * GIB)
+    jobs = [await world.submitted(gpus=0) for _ in range(70)]
+    await plan(world)
+    found = await statuses(world, jobs)
+    # So many places two nodes have; the others have promises.
+    assert (found.count(JobStatus.STARTING), found.count(JobStatus.QUEUED)) == (64, 6)
+    [planned] = await world.sql("SELECT count(*) AS rows FROM allocations WHERE planned AND node_id IS NOT NULL")
+    assert planned.rows == 6

@@ -237,6 +237,24 @@ async def test_a_running_job_that_the_ledger_has_forgotten_is_taken_up_again(wor
     assert await unknown(world) == []
 
 
+async def test_a_running_job_without_gpus_is_taken_up_again(world: World, settle: Settle) -> None:
+    await world.sql("UPDATE nodes SET spare_cpu_milli = 2000, spare_memory_bytes = 4294967296")
+    job_id = await world.ran(gpus=0, resources={"cpus": 2})
+    [place] = await world.cards(job_id)
+    await forget_attempt(world, job_id)
+    report = await settle()
+    assert [status.name for status in report.adopted] == [pod(job_id)]
+    [taken] = await world.cards(job_id)
+    assert (taken.node, taken.held) == (place.node, True)
+    await forget_attempt(world, job_id)
+    # Meanwhile the node keeps less: what it has given up is not given again.
+    await world.sql("UPDATE nodes SET spare_cpu_milli = 1000")
+    report = await settle()
+    assert (report.adopted, report.reported) == ([], 1)
+    [found] = await unknown(world)
+    assert "CPUs and memory" in found.detail
+
+
 async def test_a_gang_is_taken_up_when_all_its_pods_are_there(world: World, settle: Settle) -> None:
     job_id = await world.ran(gpus=1, nodes=2)
     await forget_attempt(world, job_id)

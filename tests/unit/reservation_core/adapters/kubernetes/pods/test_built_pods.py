@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from reservation_core.adapters.kubernetes.pods.built_pods import PodRules, build_pod, build_service, master_address
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach
+from reservation_core.adapters.kubernetes.pods.marks import holding_of
 from reservation_core.adapters.kubernetes.pods.pod_defaults import PodDefaults, Toleration
-from reservation_core.domain.model import PodWorkload, ReasonCode
+from reservation_core.domain.model import PodHolding, PodWorkload, ReasonCode
 from reservation_core.domain.request_terms import Resources, Share
 from reservation_core.ports.cluster import PodRefusedError
 from tests.unit.reservation_core.adapters.kubernetes.pods.specs import (
@@ -330,3 +331,17 @@ def test_tools_are_put_beside_sessions_alone_read_only() -> None:
     for other in (build_pod(SINGLE, rules, NOW), build_pod(session, RULES, NOW)):
         assert "initContainers" not in other["spec"]
         assert all(volume["name"] != mount["name"] for volume in other["spec"]["volumes"])
+
+
+@pytest.mark.parametrize("attach", GpuAttach)
+def test_a_job_without_gpus_sees_none_and_asks_the_cluster_for_none(attach: GpuAttach) -> None:
+    asked = Resources(Share(2500, 2**31))
+    spec = replace(SINGLE, gpu_indices=(), gpu_uuids=(), resources=asked)
+    pod = build_pod(spec, replace(RULES, attach=attach), NOW)
+    env, container = env_of(pod), container_of(pod)
+    assert (env["CUDA_VISIBLE_DEVICES"], env["NVIDIA_VISIBLE_DEVICES"]) == ("", "void")
+    assert not [kind for kind in container["resources"]["limits"] if "gpu" in kind]
+    assert container["resources"]["limits"]["cpu"] == "2500m"
+    terms = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert spec.node in json.dumps(terms)
+    assert holding_of(pod) == PodHolding(spec.node, (), 1, spec.starts_at or NOW, spec.ends_at or NOW)
