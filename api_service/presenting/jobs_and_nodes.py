@@ -293,18 +293,7 @@ def node(view: NodeView) -> contracts_nodes.NodeOut:
         cpus_free=_cpus(view.has_free),
         memory_bytes=view.has.memory_bytes,
         memory_bytes_free=view.has_free.memory_bytes,
-        cpu_jobs=_kept(view.keeps, view.keeps_free),
-    )
-
-
-def _kept(keeps: Share, free: Share) -> contracts_nodes.KeptOut | None:
-    if not (keeps.cpu_milli and keeps.memory_bytes):
-        return None
-    return contracts_nodes.KeptOut(
-        cpus=keeps.cpu_milli / MILLI,
-        cpus_free=(free.cpu_milli or 0) / MILLI,
-        memory_bytes=keeps.memory_bytes,
-        memory_bytes_free=free.memory_bytes or 0,
+        cpu_jobs=contracts_nodes.KeptOut.of(view.keeps, view.keeps_free),
     )
 
 

@@ -6,10 +6,10 @@ from typing import assert_never
 
 from msgspec import UNSET
 
+from gpu_dev.display.amounts import resource_words
 from gpu_dev.display.calendar_views import LIMIT
 from gpu_dev.display.local_times import local_sentence, minute
 from gpu_dev.display.output import Format, View, coloured, show_list, show_one
-from gpu_dev.display.views import resource_words
 from gpu_dev.errors import ExitCode
 from gpu_dev.terminal import Rendered, harmless
 from gpu_dev.wire.jobs import Job, JobSubmit, JobVerdict, SoonerRequest

@@ -1,25 +1,25 @@
 """Tables of jobs, GPUs, nodes, events, tokens and users."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from gpu_dev.display.amounts import free_words, kept_words, resource_words
 from gpu_dev.display.expected_starts import expected_start, nine_in_ten, start_words
 from gpu_dev.display.local_times import local_sentence, local_time
 from gpu_dev.display.output import Column, View, amount, as_data, as_json, memory
 from gpu_dev.inputs.durations import format_duration
 from reservation_core.domain.jobs.asked_dependencies import DependencyState, written_dependency
 from reservation_core.domain.model import JobStatus
-from reservation_core.domain.request_terms import size_words
 
 if TYPE_CHECKING:
     # For annotations alone: a command loads the contracts of what it shows.
     from gpu_dev.display.gpu_types import TypeSummary
     from gpu_dev.wire.audit_log import JobEvent
-    from gpu_dev.wire.base import JobArray, ResourcesOut, RetriesOut
+    from gpu_dev.wire.base import JobArray, RetriesOut
     from gpu_dev.wire.dead_letters import DeadLetterOut
     from gpu_dev.wire.jobs import AllocationOut, Job, QueueEntry
-    from gpu_dev.wire.nodes import GpuOut, Holder, KeptOut, NodeOut, UnknownPodOut
+    from gpu_dev.wire.nodes import GpuOut, Holder, NodeOut, UnknownPodOut
     from gpu_dev.wire.people import BelongingOut, TokenBudgetOut, TokenOut, UserOut
     from gpu_dev.wire.sessions import JobTerminal
     from reservation_core.domain.people.token_scopes import TokenScope
@@ -64,25 +64,6 @@ def _until(job: "Job") -> datetime | None:
 def _as_text(data: Any) -> str:
     """Data in one line of JSON."""
     return as_json(as_data(data)).rstrip()
-
-
-def resource_words(asked: "ResourcesOut | None") -> str:
-    """The CPUs and memory that a job asked for; nothing for the share of its nodes that its GPUs are."""
-    if asked is None:
-        return ""
-    sizes = (("memory", asked.memory), ("shm", asked.shm))
-    parts = [] if asked.cpus is None else [f"{asked.cpus:g} CPUs"]
-    return ", ".join(parts + [f"{size_words(size)} {name}" for name, size in sizes if size is not None])
-
-
-def _kept(kept: "KeptOut | None") -> str:
-    if kept is None:
-        return ""
-    return f"{_free(kept.cpus_free, kept.cpus)} CPUs, {_free(kept.memory_bytes_free, kept.memory_bytes, memory)}"
-
-
-def _free(free: float | None, whole: float | None, words: Callable[[Any], str] = "{:g}".format) -> str:
-    return "" if free is None or whole is None else f"{words(free)} of {words(whole)}"
 
 
 def needed_jobs(job: "Job", states: Collection[DependencyState] = tuple(DependencyState)) -> list[str]:
@@ -287,11 +268,14 @@ NODE: "View[NodeOut]" = View(
             lambda node: f"{local_time(node.cordoned_at)} by {node.cordoned_by}" if node.cordoned_at else "",
             wide=True,
         ),
-        Column("CPUS FREE", lambda node: _free(node.cpus_free, node.cpus), wide=True, right=True),
+        Column("CPUS FREE", lambda node: free_words(node.cpus_free, node.cpus), wide=True, right=True),
         Column(
-            "MEMORY FREE", lambda node: _free(node.memory_bytes_free, node.memory_bytes, memory), wide=True, right=True
+            "MEMORY FREE",
+            lambda node: free_words(node.memory_bytes_free, node.memory_bytes, memory),
+            wide=True,
+            right=True,
         ),
-        Column("FOR CPU JOBS", lambda node: _kept(node.cpu_jobs), wide=True, right=True),
+        Column("FOR CPU JOBS", lambda node: kept_words(node.cpu_jobs), wide=True, right=True),
         Column("LAST SEEN", lambda node: local_time(node.last_seen_at), wide=True),
         Column("LABELS", lambda node: ",".join(f"{k}={v}" for k, v in sorted(node.labels.items())), wide=True),
     ),

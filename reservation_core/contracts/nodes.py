@@ -7,6 +7,7 @@ from pydantic import Field
 
 from reservation_core.contracts.base import Prose, Time, Wire
 from reservation_core.domain.model import GpuState
+from reservation_core.domain.request_terms import MILLI, Share
 
 
 class NodeFence(Wire):
@@ -77,6 +78,18 @@ class KeptOut(Wire):
     cpus_free: float
     memory_bytes: int
     memory_bytes_free: int
+
+    @classmethod
+    def of(cls, keeps: Share, free: Share) -> "KeptOut | None":
+        """What a node keeps, if it keeps anything."""
+        if not (keeps.cpu_milli and keeps.memory_bytes):
+            return None
+        return cls(
+            cpus=keeps.cpu_milli / MILLI,
+            cpus_free=(free.cpu_milli or 0) / MILLI,
+            memory_bytes=keeps.memory_bytes,
+            memory_bytes_free=free.memory_bytes or 0,
+        )
 
 
 class NodeOut(Wire):

@@ -133,7 +133,7 @@ class WaitingQueue:
     part: jobs after it are in the database and come by a refill. `slotted` are the ids of jobs with a slot; they are in
     memory wherever they stand, and start in it. `held` are jobs that a quota holds back, `barred` those for which
     there is no time. `promises` are promised starts by job. `arrivals` came, or were released, since the last pass.
-    `owners` are those of all jobs that it ever had.
+    `owners` are those of all jobs that it ever had, `orders` how the jobs of projects are ordered.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class WaitingQueue:
         self.owners: set[int] = set()
         self._shares: Mapping[int, int] = {}
         self._released_after: Order | None = None
-        self._orders = BY_ARRIVAL
+        self.orders = BY_ARRIVAL
         self._ranked_at = 0
         self.promises: dict[str, int] = {}
         jobs = sorted(jobs, key=lambda job: job.key)
@@ -166,7 +166,7 @@ class WaitingQueue:
     def order(self, job: Waiting) -> Order:
         """A job's place in queue order; smaller goes first."""
         rank = _LAST - job.priority if job.preemptible else -job.priority
-        return (rank, self._shares.get(job.owner, 0), standing(job, self._orders, self._ranked_at), job.seq)
+        return (rank, self._shares.get(job.owner, 0), standing(job, self.orders, self._ranked_at), job.seq)
 
     def set_shares(self, shares: Mapping[int, int]) -> bool:
         """Order equal priorities by these ranks of their owners (0 where none is given); false if nothing changed."""
@@ -179,18 +179,13 @@ class WaitingQueue:
 
     def is_by_area(self, job: Waiting) -> bool:
         """Whether small jobs go first in a job's project."""
-        return self._orders.is_by_area(job.project)
-
-    @property
-    def orders(self) -> Orders:
-        """How the jobs of projects are ordered."""
-        return self._orders
+        return self.orders.is_by_area(job.project)
 
     def set_orders(self, orders: Orders) -> bool:
         """Order the jobs of projects so from now on; false if nothing changed."""
-        if orders == self._orders:
+        if orders == self.orders:
             return False
-        self._orders = orders
+        self.orders = orders
         self._rank()
         return True
 

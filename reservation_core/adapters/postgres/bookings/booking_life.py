@@ -9,7 +9,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from reservation_core.adapters.postgres.bookings.calendar_due import due_parameters
 from reservation_core.adapters.postgres.connection.queues import Queue
 from reservation_core.adapters.postgres.history.events import ReservationEvent, record_events
-from reservation_core.adapters.postgres.jobs.reservations import CALENDAR_CONSTRAINT, WriteConflictError, violates
+from reservation_core.adapters.postgres.jobs.ledger_constraints import CALENDAR_CONSTRAINT, violates
+from reservation_core.adapters.postgres.jobs.reservations import WriteConflictError
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.contracts.queue_messages import JobMessage
 from reservation_core.domain.bookings.changes import DecidedBookingChange, GiveBack, HoldGpus

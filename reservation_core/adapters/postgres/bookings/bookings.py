@@ -13,7 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.bookings.booking_rows import booked_card_of, booking_document, booking_of
 from reservation_core.adapters.postgres.connection.queries import statement
-from reservation_core.adapters.postgres.jobs.reservations import CALENDAR_CONSTRAINT, WriteConflictError
+from reservation_core.adapters.postgres.jobs.ledger_constraints import CALENDAR_CONSTRAINT
+from reservation_core.adapters.postgres.jobs.reservations import WriteConflictError
 from reservation_core.adapters.postgres.nodes.node_links import node_links
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.adapters.postgres.statement_runner import StatementRunner

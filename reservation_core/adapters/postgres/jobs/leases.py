@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.connection import direct
 from reservation_core.adapters.postgres.connection.queries import statement
-from reservation_core.adapters.postgres.jobs.reservations import LEDGER_CONSTRAINTS, violates
+from reservation_core.adapters.postgres.jobs.ledger_constraints import LEDGER_CONSTRAINTS, violates
 
 
 class LentGpu(NamedTuple):

@@ -16,6 +16,8 @@ from reservation_core.adapters.postgres.history.events import ReservationEvent, 
 from reservation_core.adapters.postgres.jobs import submissions
 from reservation_core.adapters.postgres.jobs.changed_rows import changed_rows
 from reservation_core.adapters.postgres.jobs.job_views import JobViews
+from reservation_core.adapters.postgres.jobs.ledger_constraints import LEDGER_CONSTRAINTS, violates
+from reservation_core.adapters.postgres.jobs.taken_gpus import take_gpus
 from reservation_core.adapters.postgres.rows import allocated_gpu_of, reservation_of
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.contracts.queue_messages import JobMessage, PodOperation
@@ -23,7 +25,6 @@ from reservation_core.domain.changes import (
     AvoidNodes,
     DecidedChange,
     DeletePods,
-    HeldGpu,
     MoveDeadline,
     MoveToEnd,
     Record,
@@ -31,7 +32,6 @@ from reservation_core.domain.changes import (
     Replan,
     SetRangeEnd,
     SignalPods,
-    TakeGpus,
     WakePlanner,
 )
 from reservation_core.domain.errors import CalendarConflictError
@@ -45,33 +45,12 @@ from reservation_core.domain.jobs.promises import (
     end_of_wait,
 )
 from reservation_core.domain.model import AllocatedGpu, JobStatus, Reservation
-from reservation_core.ports.jobs.reservations import NewReservation, Refusal, Submitted, UnknownGpuError
+from reservation_core.ports.jobs.reservations import NewReservation, Refusal, Submitted
 from reservation_core.ports.queues import QueueName
-
-CALENDAR_CONSTRAINT = "allocations_calendar"
-HOLD_CONSTRAINT = "allocations_hold"
-LEDGER_CONSTRAINTS = (
-    CALENDAR_CONSTRAINT,
-    HOLD_CONSTRAINT,
-    "allocations_calendar_in_bookings",
-    "allocations_within_booking",
-    "allocations_cover_what_is_within",
-    "allocations_shares",
-    "allocations_cpu_calendar",
-    "allocations_cpu_hold",
-)
 
 
 class WriteConflictError(RuntimeError):
     """Fewer rows were written than decided: somebody changed one between reading and writing. Read again."""
-
-
-def violates(error: IntegrityError, *constraints: str) -> bool:
-    """Whether the database refused because of one of these constraints."""
-    # What a trigger raises names its constraint only in a field of its own.
-    causes = [error.orig, getattr(error.orig, "__cause__", None)]
-    named = {getattr(cause, "constraint_name", None) for cause in causes}
-    return any(name in named or name in str(error.orig) for name in constraints)
 
 
 class Reservations(JobViews):
@@ -213,7 +192,7 @@ class Reservations(JobViews):
             await self._connection.execute(statement("release_allocations"), parameters)
         if last := [c.after.id for c in changes if any(isinstance(e, MoveToEnd) for e in c.effects)]:
             await self._connection.execute(statement("move_to_end"), {"ids": last})
-        await self._take_cards(changes)
+        await take_gpus(self._connection, changes, self._counted())
 
     async def _move_range_ends(self, ends: Sequence[tuple[DecidedChange, datetime]]) -> None:
         await self._connection.execute(
@@ -265,67 +244,6 @@ class Reservations(JobViews):
             for whom in (f"{row.id} of {row.user_name}", "somebody else")
         )
         return CalendarConflictError(named, nameless, row.user_id)
-
-    async def _take_cards(self, changes: Sequence[DecidedChange]) -> None:
-        asked = [
-            (c.after, e.until, card) for c in changes for e in c.effects if isinstance(e, TakeGpus) for card in e.cards
-        ]
-        await self._take_places([found for found in asked if found[0].gpus == 0])
-        taken = [found for found in asked if found[0].gpus > 0]
-        if not taken:
-            return
-        # Pods hold these cards already: who only waits for them makes room.
-        await self._connection.execute(
-            statement("clear_slots_on"),
-            {
-                "nodes": [card.node for _, _, card in taken],
-                "indices": [card.index for _, _, card in taken],
-                "range_ends": [until for _, until, _ in taken],
-            },
-        )
-        try:
-            result = await self._connection.execute(
-                statement("take_cards"),
-                {
-                    "ids": [row.id for row, _, _ in taken],
-                    "attempts": [row.attempt for row, _, _ in taken],
-                    "nodes": [card.node for _, _, card in taken],
-                    "indices": [card.index for _, _, card in taken],
-                    "ranks": [card.rank for _, _, card in taken],
-                    "range_ends": [until for _, until, _ in taken],
-                    "counted": self._counted(),
-                },
-            )
-        except IntegrityError as error:
-            if violates(error, *LEDGER_CONSTRAINTS):
-                raise CalendarConflictError("The ledger has given some of these GPUs to another job.") from error
-            raise
-        if result.rowcount != len(taken):
-            raise UnknownGpuError("The inventory does not have all of these GPUs.")
-
-    async def _take_places(self, taken: Sequence[tuple[Reservation, datetime, HeldGpu]]) -> None:
-        if not taken:
-            return
-        nodes = [place.node for _, _, place in taken]
-        await self._connection.execute(statement("clear_slots_of_places"), {"nodes": nodes})
-        try:
-            result = await self._connection.execute(
-                statement("take_places"),
-                {
-                    "ids": [row.id for row, _, _ in taken],
-                    "attempts": [row.attempt for row, _, _ in taken],
-                    "nodes": nodes,
-                    "ranks": [place.rank for _, _, place in taken],
-                    "range_ends": [until for _, until, _ in taken],
-                    "counted": self._counted(),
-                },
-            )
-        except IntegrityError as error:
-            if violates(error, *LEDGER_CONSTRAINTS):
-                raise CalendarConflictError("The node has given its CPUs and memory to other jobs.") from error
-            raise
-        if result.rowcount != len(taken):
-            raise UnknownGpuError("The inventory does not have this node, or all places on it are taken.")
 
     async def _record(self, changes: Sequence[DecidedChange]) -> None:
         lines = []

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Row
 from sqlalchemy.exc import IntegrityError
 
-from reservation_core.adapters.postgres.jobs.reservations import violates
+from reservation_core.adapters.postgres.jobs.ledger_constraints import violates
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.errors import LimitExceededError, NameTakenError
 from reservation_core.domain.model import Role

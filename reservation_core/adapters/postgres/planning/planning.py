@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from reservation_core.adapters.postgres.connection import direct
 from reservation_core.adapters.postgres.connection.shared_clock import SharedClock, counted_by
 from reservation_core.adapters.postgres.connection.silent_sessions import row_unless_held_up
-from reservation_core.adapters.postgres.jobs.reservations import LEDGER_CONSTRAINTS, violates
+from reservation_core.adapters.postgres.jobs.ledger_constraints import LEDGER_CONSTRAINTS, violates
 from reservation_core.adapters.postgres.nodes.node_links import node_links
 from reservation_core.adapters.postgres.planning.planning_rows import (
     commitment_of,
