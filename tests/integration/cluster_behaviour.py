@@ -127,6 +127,19 @@ class ClusterBehaviour:
             assert abs(holding.starts_at - now) < timedelta(seconds=1)
             assert abs(holding.ends_at - holding.starts_at - timedelta(hours=2)) < timedelta(seconds=1)
 
+    async def test_a_pod_may_hold_no_gpu(self, cluster: Cluster, make_spec: SpecMaker) -> None:
+        now = datetime.now(UTC)
+        none = {"gpu_indices": (), "gpu_uuids": (), "env": (("CUDA_VISIBLE_DEVICES", ""),)}
+        made = make_spec("sh", "-c", 'printf "<%s>" "$CUDA_VISIBLE_DEVICES"; sleep 0.3')
+        spec = replace(made, **none, starts_at=now, ends_at=now + timedelta(hours=2))
+        await cluster.create_pod(spec)
+        running = await eventually(reaches(cluster, spec, PodPhase.RUNNING))
+        assert running is not None
+        assert running.holding is not None
+        assert (running.holding.node, running.holding.gpu_indices) == (spec.node, ())
+        await cluster.create_pod(spec)  # it is the same pod
+        assert await log_of(cluster, spec, follow=True) == "<>"
+
     async def test_creating_again_does_nothing(self, cluster: Cluster, make_spec: SpecMaker) -> None:
         spec = make_spec("sh", "-c", "echo once; sleep 600")
         await asyncio.gather(*(cluster.create_pod(spec) for _ in range(4)))
