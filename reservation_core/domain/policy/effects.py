@@ -69,7 +69,9 @@ def affected_by(
         broken = tuple(
             rule
             for rule in check(request, after, usage, now)
-            if rule.code not in kept and (reservation.start is not None or rule.code in QUOTAS)
+            if rule.code not in kept
+            and (reservation.start is not None or rule.code in QUOTAS)
+            and not (reservation.gpus == 0 and rule.code in QUOTAS)  # it counts for none
         )
         if broken:
             affected.append(AffectedByPolicy(reservation, broken))

@@ -70,7 +70,7 @@ WITH newest AS MATERIALIZED (
 SELECT seq, user_id, gpus, nodes, gpu_type, priority, project, created_at, started_at, finished_at,
        CAST(extract(epoch FROM duration) AS float8) AS duration_s, booking_id IS NOT NULL AS in_booking,
        preemptible, min_runtime, end_signal, end_signal_before
-FROM newest WHERE created_at >= :since
+FROM newest WHERE created_at >= :since AND gpus > 0
 ORDER BY seq DESC;
 
 -- name: bookings_to_simulate

@@ -92,3 +92,12 @@ def test_it_is_what_a_look_at_everything_says(opened: list[OpenReservation], bef
             wanted[claim.id] = more
     found = affected_by(before, after, opened, holdings, NOW)
     assert {one.reservation.id: {rule.code for rule in one.broken} for one in found} == wanted
+
+
+def test_a_job_without_gpus_breaks_no_quota_and_may_be_too_long() -> None:
+    held = Holding("r-1", ReservationKind.JOB, "ann", None, "h100", 4, NOW - HOUR, NOW + HOUR)
+    rules = Rules(max_gpus=2, max_duration=20 * HOUR)
+    after = Policy([PolicyRule(Scope(), rules)])
+    job = OpenReservation("r-0", ReservationKind.JOB, "ann", None, 0, "cpu", NOW - HOUR, 30 * HOUR, 0)
+    [affected] = affected_by(Policy([]), after, [job], [held], NOW)
+    assert [rule.code for rule in affected.broken] == ["max_duration"]

@@ -23,6 +23,11 @@ def test_a_rank_follows_the_job(user_name: str, split: tuple[str, int] | None) -
     assert split_rank(user_name) == split
 
 
+def test_the_greeting_without_gpus_says_so() -> None:
+    [_, place] = greeting("job-7f3k9q2m", None, Place("node-1", None, ()), None, folder_goes=False).splitlines()
+    assert place == "CPUs and memory on node-1"
+
+
 def test_the_greeting_says_where_one_is_and_until_when() -> None:
     assert greeting("job-7f3k9q2m", "box", Place("node-1", "h100", (0, 3)), _NOON, folder_goes=True).splitlines() == [
         "Session job-7f3k9q2m (box)",
