@@ -1,6 +1,7 @@
 """All mutants, in the order of the page."""
 
 from tests.mutants.guards.app_mutants import OPEN_APPS
+from tests.mutants.guards.cpu_job_mutants import JOBS_WITHOUT_GPUS
 from tests.mutants.guards.dependency_mutants import DEPENDENCIES
 from tests.mutants.guards.file_mutants import FILES_OF_JOBS
 from tests.mutants.guards.flow_mutants import FLOWS
@@ -16,5 +17,5 @@ from tests.mutants.guards.use_mutants import USE_OF_GPUS
 
 MUTANTS = (
     *LEDGER, *FLOWS, *RULES, *OPERATION, *TRUST, *SECRETS, *SESSIONS, *OPEN_APPS, *STREAMS, *USE_OF_GPUS, *DEPENDENCIES,
-    *FILES_OF_JOBS, *PREEMPTION,
+    *FILES_OF_JOBS, *PREEMPTION, *JOBS_WITHOUT_GPUS,
 )  # fmt: skip

@@ -6,9 +6,9 @@ import httpx
 import pytest
 
 from reservation_core.runtime.wiring import Runtime
+from tests.database.sql import sql
 from tests.integration.api_service.bookings.calendars import add_nodes, asked, at
 from tests.integration.api_service.callers import JOB, submitted
-from tests.sql import sql
 
 CPU_JOB = {**JOB, "gpus": 0}
 

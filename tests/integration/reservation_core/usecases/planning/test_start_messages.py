@@ -3,8 +3,8 @@
 import pytest
 
 from reservation_core.ports.planning.planning import LostLeadershipError
+from tests.database.sql import sql
 from tests.integration.reservation_core.usecases.world import World
-from tests.sql import sql
 
 
 async def test_the_messages_of_starts_are_as_if_pgmq_had_sent_them(world: World) -> None:
