@@ -115,15 +115,7 @@ JOB: "View[Job]" = View(
         Column("PROJECT", lambda job: job.project or "", wide=True),
         Column("CREATED", lambda job: local_time(job.created_at), wide=True),
     ),
-    empty="No jobs. Submit one: gpu-dev run --gpus 1 --for 1h -- python train.py (ended ones: gpu-dev list --all)",
-)
-
-MATCHING_JOB: "View[Job]" = View(
-    JOB.name, JOB.columns, empty="No job matches. Only administrators see the jobs of others (ended jobs: --all)"
-)
-
-SHARED_JOB: "View[Job]" = View(
-    JOB.name, JOB.columns, empty="No open job is shared with you (ended ones: gpu-dev list --shared --all)"
+    empty="No jobs wait or run. Start one: gpu-dev run --gpus 1 --for 1h -- python train.py (all: gpu-dev list --all)",
 )
 
 TERMINAL: "View[JobTerminal]" = View(
@@ -134,7 +126,7 @@ TERMINAL: "View[JobTerminal]" = View(
         Column("SINCE", lambda terminal: local_time(terminal.opened_at)),
         Column("PROGRAM", lambda terminal: terminal.program),
     ),
-    empty="No terminal is open in the job. Open one: gpu-dev shell",
+    empty="No terminal is open in the job. Open one: gpu-dev shell ID",
 )
 
 

@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 
 from gpu_dev.client import GpuDevClient
+from gpu_dev.commands.jobs.empty_lists import listed_jobs
 from gpu_dev.display.local_times import local_sentence, local_time
 from gpu_dev.display.output import Format, show_list, show_one
-from gpu_dev.display.views import JOB, JOB_DETAILS, MATCHING_JOB, SHARED_JOB
+from gpu_dev.display.views import JOB, JOB_DETAILS
 from gpu_dev.errors import ApiError, ClientError, UsageError
 from gpu_dev.following import has_ended, place_note, waiting_line
 from gpu_dev.inputs.durations import format_duration, parse_duration
@@ -51,6 +52,7 @@ def list_jobs(
     wanted = frozenset(status) if status else (frozenset() if all_ or array is not None else _OPEN)
     with client_for(ctx) as client:
         array_id = None if array is None else whole_id(client, array)
+        view = listed_jobs(status or (), all_=all_, user=user, shared=shared, array_id=array_id)
 
         def render() -> tuple[str, bool]:
             found = client.jobs(wanted, user=user, shared=shared)
@@ -60,7 +62,6 @@ def list_jobs(
             if len(jobs) > limit:
                 which = "first" if array_id is not None else "last shared" if shared else "newest"
                 say(f"Only the {which} {limit} are shown; more with --limit.")
-            view = SHARED_JOB if shared else MATCHING_JOB if status or user is not None else JOB
             text = show_list(jobs[:limit], view, output)
             return Rendered(text + place_note(jobs[:limit], output)), False
 

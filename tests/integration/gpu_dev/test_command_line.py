@@ -40,7 +40,7 @@ def test_submit_wait_and_look_at_it(system: System) -> None:
     job_id = made.stdout.strip()
     listed = system.cli("list", "--all", "-o", "name")
     assert listed.stdout.split() == [job_id]
-    assert system.cli("list").stdout.startswith("No jobs.")
+    assert system.cli("list").stdout.startswith("No jobs wait or run.")
     shown = json.loads(system.cli("show", job_id[4:9], "-o", "json").stdout)
     assert (shown["id"], shown["status"], shown["exit_code"], shown["duration"]) == (job_id, "failed", 1, "PT5M")
     events = json.loads(system.cli("events", job_id, "-o", "json").stdout)["items"]

@@ -76,7 +76,7 @@ def test_a_shared_job_is_listed_and_looked_at_by_its_name(system: System) -> Non
     assert "alice" in system.cli("list", "--shared", "--all", who="bob").stdout
     assert system.cli("list", "--shared", "--user", "bob", "--all", "-o", "name", who="bob").stdout == ""
     assert system.cli("list", "--all", "-o", "name", who="bob").stdout == ""
-    assert system.cli("list", "--shared").stdout.startswith("No open job is shared with you")
+    assert system.cli("list", "--shared").stdout.startswith("No job that is shared with you waits or runs")
     for command in ("show", "events"):
         looked = system.cli(command, "train", who="bob")
         assert (looked.returncode, looked.stderr) == (0, f"train is {job_id}, which alice shares with you.\n")
