@@ -3,7 +3,7 @@
 Starts are whole minutes. Times are ints as in `calendar`; results are datetimes.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime, timedelta
 from itertools import accumulate, chain, islice
 
@@ -48,7 +48,8 @@ def nearest_slots(
 ) -> list[Span]:
     """The slots in [start, end) nearest to a wish, in order of time: one before and one after it where they exist.
 
-    A long free time is split into consecutive slots from the wish on. `aims` are more starts to search around,
+    A long free time is split into consecutive slots from the wish on, and the slots of one side have starts at least
+    half a slot apart. `aims` are more starts to search around,
     `allowed` tells whether the rules allow a type and slot.
     """
     length, aim = wish.length, to_micros(wish.start)
@@ -67,12 +68,21 @@ def nearest_slots(
         return any(allowed(gpu_type, span) for gpu_type in starts[at])
 
     ordered = sorted(starts, key=lambda at: (abs(at - aim), at))
-    before = islice((at for at in ordered if at < aim and fits(at)), count)
-    after = islice((at for at in ordered if at >= aim and fits(at)), count)
-    sides = [list(before), list(after)]
+    before = _apart((at for at in ordered if at < aim and fits(at)), step // 2)
+    after = _apart((at for at in ordered if at >= aim and fits(at)), step // 2)
+    sides = [list(islice(side, count)) for side in (before, after)]
     chosen = [at for side in sides for at in side[:1]]
     chosen += sorted((at for side in sides for at in side[1:]), key=lambda at: (abs(at - aim), at))
     return [Span(to_moment(at), to_moment(at) + length) for at in sorted(chosen[:count])]
+
+
+def _apart(starts: Iterable[int], least: int) -> Iterator[int]:
+    """Those starts that are at least this far from all before them."""
+    taken: list[int] = []
+    for at in starts:
+        if all(abs(at - other) >= least for other in taken):
+            taken.append(at)
+            yield at
 
 
 def start_ranges(

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -167,6 +167,18 @@ def test_nearest_slots_are_free_and_none_is_nearer_on_either_side(
         and all(number in after for number in range(min(after), max(after)))
     ):
         assert len(starts) >= 3
+
+
+@examples(300)
+@given(labs(), wishes, st.integers(0, HORIZON), st.integers(2, 12), st.lists(st.integers(0, HORIZON), max_size=3))
+def test_nearest_slots_of_one_side_are_told_apart(
+    cards: list[BookableGpu], wanted: Wanted, wish: int, length: int, aims: list[int]
+) -> None:
+    span = Span(minute(wish), minute(wish + length))
+    found = nearest_slots(cards, wanted, span, minute(0), minute(3 * HORIZON), aims=[minute(aim) for aim in aims])
+    starts = [minutes(slot.start) for slot in found]
+    for side in ([at for at in starts if at < wish], [at for at in starts if at >= wish]):
+        assert all(2 * (later - sooner) >= length for sooner, later in pairwise(side))
 
 
 @examples(300)
