@@ -94,7 +94,9 @@ class LocalPodStreams:
         if name is not None:
             job = pod.reservation_id
             raise NoTerminalError(f"{job} has no open terminal {name}. `gpu-dev attach {job} --list` lists them.")
-        raise NoTerminalError(f"No terminal is open in {pod.reservation_id}. Open one with `gpu-dev shell`.")
+        raise NoTerminalError(
+            f"No terminal is open in {pod.reservation_id}. Open one: gpu-dev shell {pod.reservation_id}"
+        )
 
     async def terminals(self, pod: PodName) -> list[KeptTerminal]:
         """As the port says; without /proc there seem to be none."""
