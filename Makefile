@@ -109,7 +109,7 @@ $(PACKAGES): package.json package-lock.json .npmrc
 # Pages without scripts are plain forms and tables: a machine that can't build them has those.
 web-where-possible:
 	@if $(NODE_IS_THERE); then \
-	  npm_config_fetch_retries=0 $(MAKE) --no-print-directory web >&2 \
+	  npm_config_fetch_retries=0 $(MAKE) --no-print-directory --silent web >&2 \
 	    || echo "The pages' scripts could not be built; going on without. make web tries again" >&2; \
 	fi
 

@@ -15,6 +15,7 @@ import structlog
 from api_service.app import create_app
 from api_service.server import serve
 from availability_updater.update import run_once as update_once
+from gpu_dev.server.connection import ADDRESS_FILE, is_loopback
 from reservation_core.adapters.local.inventory import SIMULATED_LABEL
 from reservation_core.adapters.postgres.connection.migrating import upgrade
 from reservation_core.adapters.postgres.embedded.abandoned import abandoned_databases
@@ -155,6 +156,7 @@ async def _run(runtime: Runtime, settings: StandaloneSettings, stop: asyncio.Eve
     nodes = await wait_for_start(runtime.cluster.list_nodes, stop=stop)
 
     def greet(url: str) -> None:
+        write_address(settings.home, url)
         sys.stdout.write(greeting(url, settings, token, nodes))
         sys.stdout.flush()
 
@@ -218,9 +220,21 @@ async def keep_server(server: EmbeddedPostgres, loop: Loop, stop: asyncio.Event)
     await loop.repeat(check, rest_s=_DATABASE_CHECK_S, rests_first=True, longest_s=LONGEST_PAUSE_S, stop=stop)
 
 
+def write_address(home: Path, url: str) -> None:
+    """Write down where the server listens, for command lines of this folder."""
+    fresh = home / f"{ADDRESS_FILE}.fresh"
+    fresh.write_text(f"{_reached(url)}\n", encoding="ascii")
+    fresh.chmod(0o644)
+    fresh.replace(home / ADDRESS_FILE)
+
+
+def _reached(url: str) -> str:
+    return url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+
+
 def greeting(url: str, settings: StandaloneSettings, token: AdminToken, nodes: list[NodeReport]) -> str:
     """The text that tells a person how to use the system at `url`."""
-    url = url.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
+    url = _reached(url)
     database = "GPU_DEV_DATABASE_URL" if settings.database_url is not None else "embedded PostgreSQL"
     return f"""
 GPU Dev Server is up.
@@ -245,7 +259,7 @@ def _first_job(url: str, settings: StandaloneSettings) -> str:
         "" if settings.home == usual["home"].default.absolute() else f"GPU_DEV_HOME={shlex.quote(str(settings.home))} "
     )
     program = "gpu-dev" if shutil.which("gpu-dev") else shlex.quote(str(Path(sys.executable).with_name("gpu-dev")))
-    server = "" if url == f"http://{usual['listen'].default}" else f" --server {url}"
+    server = "" if is_loopback(url) else f" --server {url}"
     return f"{home}{program}{server} run --gpus 1 --for 1m -- sh -c 'echo I was given GPU $CUDA_VISIBLE_DEVICES'"
 
 

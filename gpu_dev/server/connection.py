@@ -3,6 +3,7 @@
 The first source that is set counts. Server: `--server`, `GPU_DEV_SERVER`, the login file, the server of `make up`.
 Token: `--token-file`, `GPU_DEV_TOKEN`, the login file's entry for that very server, and, for a server on this machine
 only, `$GPU_DEV_HOME/admin-token`. A stored token is never sent to a server it was not stored for.
+The server of `make up` is at `GPU_DEV_LISTEN`, or where its home says that it listens.
 """
 
 import json
@@ -19,11 +20,14 @@ from gpu_dev.server.ways import Way, way_of
 from reservation_core.domain.similar_names import similar
 
 DEFAULT_LISTEN = "127.0.0.1:8080"
+ADDRESS_FILE = "address"
+"""In the home of `make up`: the address at which its server listens, or listened."""
 TOKEN_VARIABLE = "GPU_DEV_TOKEN"  # noqa: S105 - its name
 NO_SOURCE = "nowhere"
 _PREFIX = "GPU_DEV_"
 _VARIABLES = ("SERVER", "TOKEN", "HOME", "LISTEN")
 _MISTYPED = 0.8
+_LONGEST_ADDRESS = 300
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
@@ -80,7 +84,7 @@ def resolve(server: str | None, token_file: Path | None, environ: Mapping[str, s
     stored = logins.get("tokens", {}).get(url)
     if stored:
         return Connection(url, stored, str(login_file(environ)), way_of(logins.get("ways", {}).get(url)))
-    admin = Path(environ.get("GPU_DEV_HOME") or ".gpu-dev") / "admin-token"
+    admin = _home(environ) / "admin-token"
     if is_loopback(url) and admin.is_file():
         return Connection(url, read_token(admin), str(admin))
     return Connection(url, None)
@@ -149,8 +153,30 @@ def _refuse_mistyped(environ: Mapping[str, str]) -> None:
 
 
 def _default_server(environ: Mapping[str, str]) -> str:
-    host, _, port = (environ.get("GPU_DEV_LISTEN") or DEFAULT_LISTEN).rpartition(":")
+    listen = environ.get("GPU_DEV_LISTEN")
+    if not listen and (written := _written_address(_home(environ) / ADDRESS_FILE)) is not None:
+        return written
+    host, _, port = (listen or DEFAULT_LISTEN).rpartition(":")
     return f"http://{'127.0.0.1' if host in ('0.0.0.0', '', '[::]') else host}:{port}"  # noqa: S104 - it is replaced
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("GPU_DEV_HOME") or ".gpu-dev")
+
+
+def _written_address(path: Path) -> str | None:
+    """The address that `make up` wrote down; None unless a file that only its owner can write names this machine.
+
+    A folder of somebody else's must not lead a token of the environment elsewhere.
+    """
+    try:
+        with path.open(encoding="ascii") as file:
+            status = os.fstat(file.fileno())
+            address = normal_server(file.read(_LONGEST_ADDRESS).strip())
+    except (OSError, UnicodeDecodeError, UsageError):
+        return None
+    is_own = status.st_uid in (os.geteuid(), 0) and not status.st_mode & 0o022
+    return address if is_own and is_loopback(address) else None
 
 
 def _read_logins(path: Path) -> dict[str, Any]:

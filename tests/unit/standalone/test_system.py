@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 from structlog.testing import capture_logs
 
+from gpu_dev.server.connection import resolve
 from reservation_core.adapters.local.inventory import parse_gpus
 from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
@@ -92,7 +93,9 @@ def test_the_greeting_tells_the_url_the_token_file_and_that_cards_are_simulated(
     told = system.greeting("http://0.0.0.0:80", settings, token, list(parse_gpus("h100:4", "here")))
     assert "http://127.0.0.1:80 " in told
     assert f"GPU_DEV_HOME={tmp_path} " in told
-    assert "gpu-dev --server http://127.0.0.1:80 run" in told
+    assert "gpu-dev run --gpus 1" in told  # the home says where the server listens
+    elsewhere = system.greeting("http://10.1.2.3:80", settings, token, list(parse_gpus("h100:4", "here")))
+    assert "gpu-dev --server http://10.1.2.3:80 run" in elsewhere
     assert str(token.path) in told
     assert "4 x h100, SIMULATED" in told
 
@@ -102,6 +105,17 @@ def test_the_greetings_command_needs_no_options_where_all_is_as_usual(tmp_path: 
     told = system.greeting("http://127.0.0.1:8080", StandaloneSettings(home=Path(".gpu-dev").absolute()), token, [])
     assert "gpu-dev run --gpus 1" in told
     assert "GPU_DEV_HOME=" not in told
+
+
+def test_a_second_terminal_finds_the_server_at_any_port(tmp_path: Path) -> None:
+    for url, reached in (
+        ("http://127.0.0.1:18080", "http://127.0.0.1:18080"),
+        ("https://0.0.0.0:1", "https://127.0.0.1:1"),
+    ):
+        system.write_address(tmp_path, url)
+        environ = {"GPU_DEV_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+        assert resolve(None, None, environ).server == reached
+        assert resolve(None, None, environ | {"GPU_DEV_LISTEN": "127.0.0.1:2"}).server == "http://127.0.0.1:2"
 
 
 def test_without_any_card_the_greeting_says_what_to_set(tmp_path: Path) -> None:

@@ -29,6 +29,25 @@ def test_right_after_make_up_the_admin_token_is_found(environ: dict[str, str], t
     assert resolve("http://localhost:9999", None, environ).token == "admin-secret"
 
 
+@pytest.mark.parametrize("written", ["http://127.0.0.1:18080", "https://localhost:18443"])
+def test_the_server_of_make_up_is_found_at_another_port(written: str, environ: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    address = tmp_path / "home" / "address"
+    address.write_text(f"{written}\n")
+    address.chmod(0o644)
+    assert resolve(None, None, environ).server == written
+    address.chmod(0o664)  # others could have written it
+    assert resolve(None, None, environ).server == "http://127.0.0.1:8080"
+
+
+@pytest.mark.parametrize("written", ["", "https://evil.example", "http://127.0.0.1.example:1", "http://u:p@localhost"])
+def test_a_home_leads_to_this_machine_alone(written: str, environ: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "address").write_text(written)
+    (tmp_path / "home" / "address").chmod(0o644)
+    assert resolve(None, None, environ).server == "http://127.0.0.1:8080"
+
+
 def test_the_admin_token_never_leaves_this_machine(environ: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "admin-token").write_text("admin-secret\n")
