@@ -1,8 +1,11 @@
 """The tutorials and the README are played: what they say to type is typed, and what they show is what is shown."""
 
+import os
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
@@ -28,22 +31,18 @@ def laptop(session_folder: Path) -> Iterator[Laptop]:
 
 @pytest.fixture
 def server(session_folder: Path, database_url: str) -> Iterator[SystemProcess]:
-    """A server with four GPUs: ben has two of them now, and all tomorrow from two to six in the afternoon.
-
-    Nobody may have more than four, or any for more than a day.
-    """
+    """A server with four GPUs, some of which are held as the page says for a server of one's own."""
     settings = {"GPU_DEV_DATABASE_URL": database_url, "GPU_DEV_LOCAL_GPUS": "node1=h100:4"}
     system = SystemProcess(session_folder / "shared server", forked=True, **settings)
+    held = page("first-ten-minutes").split("```sh\n")[1].partition("```")[0]
+    commands = [shlex.split(line) for line in held.splitlines() if line.strip()]
     try:
         with system.start() as http:
-            http.put("/v1/policy/default", json={"max_gpus": 4, "max_duration": "P1D"}).raise_for_status()
-            with httpx.Client(base_url=system.url, headers=bearer(token_of(http, "ben")), trust_env=False) as ben:
-                job = {"gpus": 2, "duration": "PT2H", "workload": {"command": ["sleep", "2h"]}}
-                taken = ben.post("/v1/jobs", json=job).raise_for_status().json()["id"]
-                eventually_sync(lambda: ben.get(f"/v1/jobs/{taken}").json()["status"] == "running")
-                tomorrow = datetime.now(UTC).replace(hour=14, minute=0, second=0, microsecond=0) + timedelta(days=1)
-                booking = {"gpus": 4, "start": tomorrow.isoformat(), "duration": "PT4H"}
-                ben.post("/v1/bookings", json=booking).raise_for_status()
+            for program, *arguments in commands:
+                assert program == "gpu-dev"
+                by_hand = {**os.environ, "GPU_DEV_HOME": str(system.home), "HOME": str(session_folder)}
+                subprocess.run([sys.executable, "-m", "gpu_dev", *arguments], env=by_hand, check=True, timeout=60)
+            eventually_sync(lambda: [job["status"] for job in http.get("/v1/jobs").json()["items"]] == ["running"])
             yield system
             end_all(http)
     finally:
