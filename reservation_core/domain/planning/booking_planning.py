@@ -185,8 +185,11 @@ class BookingPool:
     def _give_up(self, picture: Picture, job_id: str, now: datetime) -> PlannedSlot:
         """The end of a slot on nodes that have become too small, of a job that is not placed anew."""
         job = self.waiting[job_id]
-        because = share_too_small(self.booking_id, job.share or UNSAID).detail
-        slot = PlannedSlot(job.id, now, now, (), job.version, self.booking_id, because)
+        is_placeable = job_id in picture.queue.jobs  # only the time is too short
+        reason = (
+            booking_too_full(self.booking_id) if is_placeable else share_too_small(self.booking_id, job.share or UNSAID)
+        )
+        slot = PlannedSlot(job.id, now, now, (), job.version, self.booking_id, reason.detail)
         self._note(picture, slot, held=False)
         return slot
 

@@ -198,6 +198,24 @@ def test_what_a_former_slot_gives_back_is_for_those_without_one() -> None:
     assert started == ["job-1"]
 
 
+@pytest.mark.parametrize(("has_large_node", "because"), [(True, "before the booking ends"), (False, "on each node")])
+def test_a_former_slot_that_is_given_up_says_whether_nodes_or_time_are_missing(
+    has_large_node: bool, because: str
+) -> None:
+    nodes = (replace(node("n0", 1), cpu_milli=2000), replace(node("n1", 1, first_id=1), cpu_milli=64_000))
+    booked = [Commitment("bkg-1", gpu, T0, at(60), held=False) for gpu in (0, 1)]
+    runs = Commitment("job-1", 1, T0, at(60), held=True, booking_id="bkg-1")
+    former = Commitment("job-5", 0, at(10), at(60), held=False, planned=True, booking_id="bkg-1")
+    greedy = replace(job(5, minutes=100), booking_id="bkg-1", share=Share(6000))
+    rows = (*booked, runs, former) if has_large_node else (booked[0], former)
+    snapshot = PlanningSnapshot(nodes[: 1 + has_large_node], rows, (greedy,), frozenset({"h100", None}))
+    picture = CalendarPicture(snapshot)
+    assert picture.plan_starts(T0, MANY) == []
+    (given_up,) = picture.plan_slots(T0, MANY, MANY).slots
+    assert (given_up.id, given_up.gpus) == ("job-5", ())
+    assert because in (given_up.because or "")
+
+
 def test_a_booking_knows_the_pods_that_the_planner_has_just_started_on_its_gpus() -> None:
     booked = Commitment("bkg-1", 0, at(10), at(60), held=False)
     within = replace(job(1, minutes=5), booking_id="bkg-1")
