@@ -133,4 +133,4 @@ async def _ask(uow: UnitOfWorkFactory, who: Principal, likely: LikelyStarts, cha
         async with uow() as unit:
             return await dry_run(unit, who, new, NO_POLICY, terms, likely, now)
 
-    return await decided(await read(_TERMS), lambda: read(replace(_TERMS, nearest=None)))
+    return await decided(read, _TERMS)

@@ -2,59 +2,42 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import datetime
 from typing import Annotated
 
-import pydantic
 from fastapi import APIRouter, Path, Query, Request
-from fastapi.exceptions import RequestValidationError
 from pydantic import Field
 from starlette.responses import Response
 
 from api_service.access.sight import may_see_owner
 from api_service.documents import answers, problems, reads
-from api_service.presenting import jobs_and_nodes, verdicts
+from api_service.presenting import jobs_and_nodes
 from api_service.problems import ProblemError
 from api_service.requests import bodies
 from api_service.requests.idempotency import Answer, conflict, key_of, once, replay, request_hash
 from api_service.requests.pagination import PageQuery, decode, encode, moment_of
 from api_service.requests.preconditions import etag, expected_version, version_tag
-from api_service.requests.workloads import refusals_of, refuse_disks, refuse_files
+from api_service.requests.submitted_jobs import prepared
+from api_service.routes.jobs.dry_runs import SUBMITS, is_dry_run, say_verdict
 from api_service.services import Caller, Served, Services, services_of
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Page, UserName
-from reservation_core.contracts.job_files.synced import JobSyncAsked
 from reservation_core.contracts.jobs import Job, JobExtend, JobSubmit, JobVerdict
 from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.errors import (
     CalendarConflictError,
-    DiskInUseError,
     DomainError,
-    LimitExceededError,
-    NoDisksError,
-    NoFilesError,
-    UnknownDiskError,
-    UnknownFolderError,
-    UnknownJobError,
-    UnknownSecretError,
 )
-from reservation_core.domain.jobs.dependencies import KnownDependency
 from reservation_core.domain.model import JobStatus, Reservation
-from reservation_core.ports.jobs.reservations import JobFilter, JobView, NewReservation, SharedFilter
+from reservation_core.ports.jobs.reservations import JobFilter, JobView, SharedFilter
 from reservation_core.ports.people.identities import Principal
-from reservation_core.usecases.disks.disks import find_disks
 from reservation_core.usecases.disks.submit_with_disks import submit_with_disks
 from reservation_core.usecases.jobs.cancel import cancel
-from reservation_core.usecases.jobs.dependencies import known_dependencies, submit_dependent
+from reservation_core.usecases.jobs.dependencies import submit_dependent
 from reservation_core.usecases.jobs.extend import extend
-from reservation_core.usecases.jobs.job_files import use_folder
 from reservation_core.usecases.jobs.job_traces import add_cancelled_waits, add_submission, begin_trace
 from reservation_core.usecases.jobs.keep import keep
-from reservation_core.usecases.jobs.submit import prepare, project_within, submit_on_budget
+from reservation_core.usecases.jobs.submit import submit_on_budget
 from reservation_core.usecases.jobs.visible_jobs import no_such_job, view_visible, visible_user
-from reservation_core.usecases.people.user_secrets import check_secrets
-from reservation_core.usecases.policy.outlook import Pending, decided, dry_run
-from reservation_core.usecases.policy.read_plan import JobTerms
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
@@ -68,7 +51,6 @@ JobId = Annotated[
 ]
 _LIST = "jobs"
 _SHARED_LIST = "shared jobs"
-_YES_OR_NO = pydantic.TypeAdapter(bool)
 
 
 class JobsQuery(PageQuery):
@@ -83,18 +65,6 @@ class JobsQuery(PageQuery):
     ] = False
 
 
-_SUBMITS = reads(JobSubmit)
-_SUBMITS["parameters"].append(
-    {
-        "name": "dry_run",
-        "in": "query",
-        "required": False,
-        "description": "Only return the verdict that the request would get; nothing is changed or stored.",
-        "schema": {"type": "boolean", "default": False},
-    }
-)
-
-
 @router.post(
     "",
     status_code=202,
@@ -103,7 +73,7 @@ _SUBMITS["parameters"].append(
     responses=answers(202, "Accepted and durable: it waits for GPUs.", etag=True)
     | {200: {"model": JobVerdict, "description": "With `dry_run`: when it would start."}}
     | problems(400, 403, 409, 413, 415),
-    openapi_extra=_SUBMITS,
+    openapi_extra=SUBMITS,
 )
 async def submit_job(request: Request) -> Response:
     """Request GPUs. The job waits in the queue, runs when it gets GPUs, and ends after `duration` at the latest."""
@@ -113,12 +83,12 @@ async def submit_job(request: Request) -> Response:
     runtime = services.runtime
     key = key_of(request)
     body = await bodies.read(request, JobSubmit, limit=services.settings.max_body_bytes)
-    if request.scope["query_string"] and _is_dry_run(request):
-        return await _say_verdict(body, caller, services)
+    if request.scope["query_string"] and is_dry_run(request):
+        return await say_verdict(body, caller, services)
     hashed = b"" if key is None else request_hash("POST /v1/jobs", body.model_dump_json().encode())
     now = runtime.clock.now()
     try:
-        new = await _prepared(body, caller, services, now)
+        new = await prepared(body, caller, services, now)
     except DomainError:
         # A job that is stored was not refused, whatever has changed since.
         if key is None:
@@ -284,105 +254,6 @@ def recheck_of(
                 raise ProblemError(404, "not_found", no_such_job(job.id).detail)
 
     return recheck
-
-
-def _is_dry_run(request: Request) -> bool:
-    """Whether nothing is to be stored. Raises RequestValidationError for what is neither yes nor no."""
-    try:
-        return _YES_OR_NO.validate_python(request.query_params.get("dry_run", False))
-    except pydantic.ValidationError as error:
-        raise RequestValidationError(
-            [{**found, "loc": ("query", "dry_run")} for found in error.errors(include_url=False)]
-        ) from error
-
-
-async def _say_verdict(body: JobSubmit, caller: Principal, services: Services) -> Response:
-    """What would become of a job. Refusals are those of submitting it."""
-    now = services.runtime.clock.now()
-    new = await _prepared(body, caller, services, now)
-    policy = services.policy.known or await services.policy.current()
-
-    async def read(terms: JobTerms) -> Pending:
-        async with services.runtime.uow() as uow:
-            return await dry_run(uow, caller, new, policy, terms, services.likely_starts, now)
-
-    terms = services.job_terms
-    with services.dry_run_turns.take():
-        outlook = await decided(await read(terms), lambda: read(replace(terms, nearest=None)))
-    verdict = verdicts.job_verdict(outlook, estimates=bool(services.job_terms.estimates))
-    return Response(verdict.model_dump_json(), media_type="application/json")
-
-
-async def _prepared(body: JobSubmit, caller: Principal, services: Services, now: datetime) -> NewReservation:
-    """The job that is to be stored. Raises DomainError for what is refused without a look at the queue."""
-    policy = services.policy.known or await services.policy.current()
-    found = await refusals_of(body.workload.image, body.gpu_type, services)
-    if body.secrets:
-        found += await _unknown_secrets(body, caller, services)
-    if body.disks:
-        found += await _unusable_disks(body, caller, services)
-    if body.sync is not None:
-        found += await _unknown_files(body, body.sync, caller, services, now)
-    after: tuple[KnownDependency, ...] = ()
-    if body.after:
-        try:
-            async with services.runtime.uow(one_statement=True) as uow:
-                after = await known_dependencies(uow, caller, [dependency.asked for dependency in body.after])
-        except UnknownJobError as error:
-            found.append(error)
-    foreign = False
-    if body.project is not None or body.booking_id is not None:
-        body, foreign = await _with_project(body, caller, services)
-    ids, longest = services.runtime.ids, services.settings.max_duration
-    return prepare(
-        body, caller, ids=ids, longest=longest, now=now, policy=policy, foreign=foreign, found=found, after=after
-    )
-
-
-async def _unknown_secrets(body: JobSubmit, caller: Principal, services: Services) -> list[DomainError]:
-    async with services.runtime.uow(one_statement=True) as uow:
-        try:
-            await check_secrets(uow, caller.user_id, [secret.use for secret in body.secrets])
-        except UnknownSecretError as error:
-            return [error]
-    return []
-
-
-async def _unusable_disks(body: JobSubmit, caller: Principal, services: Services) -> list[DomainError]:
-    try:
-        refuse_disks(services.settings)
-        async with services.runtime.uow() as uow:
-            uses = [disk.use for disk in body.disks]
-            await find_disks(uow, caller.user_id, uses, runs=bool(body.workload.command))
-    except (NoDisksError, UnknownDiskError, DiskInUseError, LimitExceededError) as error:
-        return [error]
-    return []
-
-
-async def _unknown_files(
-    body: JobSubmit, asked: JobSyncAsked, caller: Principal, services: Services, now: datetime
-) -> list[DomainError]:
-    try:
-        has_command = bool(body.workload.command)
-        refuse_files(services.settings.cluster, has_command=has_command, working_dir=body.workload.working_dir)
-        if asked.folder is not None:
-            async with services.runtime.uow() as uow:
-                await use_folder(uow, caller.user_id, asked.folder, now)
-    except (NoFilesError, UnknownFolderError) as error:
-        return [error]
-    return []
-
-
-async def _with_project(body: JobSubmit, caller: Principal, services: Services) -> tuple[JobSubmit, bool]:
-    """The request with its booking's project unless it names one, and whether the project is wrong for this job.
-
-    The transaction that stores the job checks this again.
-    """
-    if body.booking_id is not None:
-        project = await project_within(services.runtime.uow, caller, body.booking_id)
-        named = body if body.project is not None else body.model_copy(update={"project": project})
-        return named, named.project != project
-    return body, body.project is not None and not await services.policy.has_member(body.project, caller.user_id)
 
 
 async def _change(

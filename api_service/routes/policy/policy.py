@@ -1,6 +1,5 @@
 """The policy: read its rules, explain them for a request, and (administrators) change them."""
 
-from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
@@ -29,6 +28,7 @@ from reservation_core.usecases.policy import change_policy
 from reservation_core.usecases.policy import explain as explaining
 from reservation_core.usecases.policy.outlook import Pending, decided, outlook
 from reservation_core.usecases.policy.policy_preview import preview
+from reservation_core.usecases.policy.read_plan import JobTerms
 
 router = APIRouter(prefix="/v1/policy", tags=["policy"])
 
@@ -79,14 +79,13 @@ async def explain(request: Request, services: Served, caller: Caller) -> Respons
             if body.instead_of is not None:
                 await explaining.check_replaced(uow, who, body.instead_of)
             found = await explaining.explain(uow, who, wanted, now, in_booking=in_booking)
-            terms, likely, ids = services.job_terms, services.likely_starts, services.runtime.ids
-            pending = await outlook(uow, who, body, terms, likely, ids, now, disabled=disabled)
 
-        async def read_all() -> Pending:
+        async def read(terms: JobTerms) -> Pending:
+            likely, ids = services.likely_starts, services.runtime.ids
             async with services.runtime.uow() as uow:
-                return await outlook(uow, who, body, replace(terms, nearest=None), likely, ids, now, disabled=disabled)
+                return await outlook(uow, who, body, terms, likely, ids, now, disabled=disabled)
 
-        verdict = await decided(pending, read_all)
+        verdict = await decided(read, services.job_terms)
     if unfit:
         others = verdict.reasons if verdict.verdict is RequestVerdict.REFUSED else ()
         verdict = Outlook(RequestVerdict.REFUSED, reasons=(*unfit, *others))

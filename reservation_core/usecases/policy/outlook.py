@@ -72,16 +72,17 @@ async def outlook(
         return lambda: refused(breaches)
 
 
-async def decided(pending: Pending, read_all: Callable[[], Awaitable[Pending]]) -> Outlook:
+async def decided(read: Callable[[JobTerms], Awaitable[Pending]], terms: JobTerms) -> Outlook:
     """The outlook, found beside the event loop: one at a time in this process, however many ask.
 
-    `read_all` asks the same with all of the calendar, where the part that was read is too short.
+    `read` reads a part of the calendar, and all of it where that part is too short.
     """
     loop = asyncio.get_running_loop()
+    pending = await read(terms)
     try:
         return await loop.run_in_executor(_WORKER, pending)
     except PlanTooShortError:
-        return await loop.run_in_executor(_WORKER, await read_all())
+        return await loop.run_in_executor(_WORKER, await read(replace(terms, nearest=None)))
 
 
 async def _booking(uow: UnitOfWork, who: Principal, request: ExplainRequest, now: datetime) -> Outlook:

@@ -58,7 +58,7 @@ SECRETS = (
     Mutant(
         "jobs name secrets that don't exist",
         "A job that names a secret its owner does not have is refused before anything is stored",
-        "api_service/routes/jobs/jobs.py",
+        "api_service/requests/submitted_jobs.py",
         "    if body.secrets:\n",
         "    if False:\n",
         (f"{OF_REST}::test_secrets_that_do_not_exist_are_refused_before_anything_is_stored",),
