@@ -1,7 +1,12 @@
-"""The command that was meant, where another word of the same meaning was typed: `users create` is `users add` here."""
+"""The command or option that was meant, where another word of the same meaning was typed.
 
-from collections.abc import Mapping
+`users create` is `users add` here, and `--until` is `--end`.
+"""
+
+from collections.abc import Collection, Mapping
 from typing import Any
+
+from reservation_core.domain.similar_names import similar
 
 _MEANINGS = (
     frozenset({"add", "create", "make", "new"}),
@@ -9,7 +14,41 @@ _MEANINGS = (
     frozenset({"jobs", "list", "ls", "ps"}),
     frozenset({"describe", "get", "info", "show"}),
     frozenset({"change", "edit", "move", "update"}),
+    frozenset({"book", "bookings", "calendar", "reservations"}),
+    frozenset({"copy", "cp", "download", "rsync", "scp", "sync", "upload"}),
+    frozenset({"avail", "available", "free", "gpus"}),
+    frozenset({"explain", "reason", "wait", "why"}),
+    frozenset({"limits", "policy", "quota", "quotas", "rules"}),
+    frozenset({"log", "logs", "output", "tail"}),
+    frozenset({"nvidia-smi", "monitor", "stats", "top"}),
+    frozenset({"connect", "enter", "shell"}),
+    frozenset({"sbatch", "start", "submit"}),
+    frozenset({"me", "whoami", "status"}),
+    frozenset({"disk", "disks", "storage", "volumes"}),
+    frozenset({"history", "events"}),
+    frozenset({"list", "ls", "targets"}),
 )
+_OPTION_MEANINGS = (
+    frozenset({"--duration", "--for", "--hours", "--length", "--time", "--time-limit"}),
+    frozenset({"--by", "--for", "--duration"}),
+    frozenset({"--end", "--to", "--until"}),
+    frozenset({"--begin", "--from", "--since", "--start"}),
+    frozenset({"--repeat", "--recurrence", "--rrule", "--series", "--weekly"}),
+    frozenset({"--count", "--gpus", "--gres", "--num-gpus"}),
+    frozenset({"--gpu-type", "--model", "--type"}),
+    frozenset({"--mem", "--memory", "--ram"}),
+    frozenset({"--cores", "--cpus", "--cpus-per-task"}),
+    frozenset({"--after", "--dependency", "--depends-on", "--needs"}),
+    frozenset({"--job-name", "--name", "--title"}),
+    frozenset({"--container", "--image"}),
+    frozenset({"--chdir", "--cwd", "--workdir", "--working-dir"}),
+    frozenset({"--account", "--project"}),
+    frozenset({"--requeue", "--retries", "--retry"}),
+    frozenset({"--mount", "--disk", "--volume"}),
+    frozenset({"--force", "--yes"}),
+    frozenset({"--description", "--reason", "--title"}),
+)
+_ALIKE = 0.6
 
 
 def refuse_synonym(ctx: Any, typed: str, commands: Mapping[str, Any]) -> None:
@@ -24,10 +63,39 @@ def refuse_synonym(ctx: Any, typed: str, commands: Mapping[str, Any]) -> None:
         ctx.fail(f"No such command {typed!r}. Did you mean {' or '.join(map(repr, meant))}?")
 
 
+def meant_option(typed: str, options: Collection[str]) -> str | None:
+    """The one option that was probably meant: one of the same meaning, or the most similar one."""
+    meant = sorted(option for words in _OPTION_MEANINGS if typed in words for option in words.intersection(options))
+    return meant[0] if meant else similar(typed, options, _ALIKE)
+
+
+def _suggest_options(command: Any) -> None:
+    """Let a command answer an option that it has not with the one that was meant."""
+    typers_own = command.parse_args
+
+    def parse_args(ctx: Any, args: list[str]) -> Any:
+        try:
+            return typers_own(ctx, args)
+        except Exception as error:
+            typed = getattr(error, "option_name", None)  # the library keeps the class of this error to itself
+            if typed is not None and hasattr(error, "possibilities"):
+                options = [name for parameter in command.params for name in parameter.opts if name.startswith("--")]
+                meant = meant_option(typed, options)
+                error.possibilities = None
+                error.message = f"No such option: {typed}" + ("" if meant is None else f". Did you mean {meant}?")
+            raise
+
+    command.parse_args = parse_args
+
+
 def suggest_by_meaning(command: Any) -> None:
-    """Let a group of commands, and those below it, answer a synonym of a command with that command."""
+    """Let a group of commands, and those below it, answer a synonym of a command with that command.
+
+    The same goes for options of commands.
+    """
     commands = getattr(command, "commands", {})
     if not commands:
+        _suggest_options(command)
         return
     typers_own = command.resolve_command
 

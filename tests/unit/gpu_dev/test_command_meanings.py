@@ -17,6 +17,10 @@ from gpu_dev.main import app
         (("book", "delete"), "'cancel'"),
         (("book", "edit"), "'move'"),
         (("disk", "rm"), "'delete'"),
+        (("calendar",), "'book'"),
+        (("whoami",), "'status'"),
+        (("sync",), "'cp'"),
+        (("free",), "'avail' or 'gpus'"),
     ],
 )
 def test_a_synonym_names_the_command(typed: tuple[str, ...], meant: str) -> None:
@@ -28,6 +32,30 @@ def test_a_synonym_names_the_command(typed: tuple[str, ...], meant: str) -> None
 def test_a_slip_of_typing_is_answered_as_before() -> None:
     answer = CliRunner().invoke(app, ("users", "ad"))
     assert "Did you mean 'add'?" in answer.output
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (("submit", "--gpu", "1"), "--gpus"),
+        (("submit", "--mem", "1Gi"), "--memory"),
+        (("submit", "--time", "1h"), "--for"),
+        (("book", "create", "--until", "5pm"), "--end"),
+        (("book", "create", "--repeat", "weekly"), "--rrule"),
+        (("disk", "create", "data", "--sise", "1Gi"), "--size"),
+    ],
+)
+def test_an_unknown_option_names_the_one_that_was_meant(typed: tuple[str, ...], meant: str) -> None:
+    answer = CliRunner().invoke(app, typed)
+    assert answer.exit_code == 2
+    assert f"Did you mean {meant}?" in " ".join(answer.output.replace("\u2502", " ").split())
+
+
+def test_an_option_like_no_other_suggests_none() -> None:
+    answer = CliRunner().invoke(app, ("submit", "--qqqqq"))
+    assert answer.exit_code == 2
+    assert "No such option: --qqqqq" in answer.output
+    assert "mean" not in answer.output
 
 
 @pytest.mark.parametrize("typed", ["gpu-dev users create ", "gpu-dev kill ", "gpu-dev disk rm "])
