@@ -14,6 +14,8 @@ from gpu_dev.errors import UsageError
 from gpu_dev.inputs.durations import parse_duration
 
 _NEAR_DAYS = ("today", "tomorrow")
+_FIXED = (*_NEAR_DAYS, "yesterday", "now", "in")
+"""First words of times that are the same seen from anywhere."""
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _CLOCK = re.compile(r"(\d{1,2})(?::(\d{2})(?::00)?)? ?(am|pm)?", re.ASCII)
 _SLOT = re.compile(r"(?:(?P<day>.*\S) )?(?P<start>\d[\d:]* ?(?:am|pm)?) ?[-–] ?(?P<end>\d[\d:]* ?(?:am|pm)?)", re.ASCII)
@@ -141,13 +143,18 @@ def parse_period(
 ) -> tuple[datetime | None, datetime | None]:
     """Begin and end of a time; an end that would come before the begin is read as seen from there (`mon` to `fri`).
 
-    Raises UsageError.
+    Raises UsageError for an end that is not after the begin, and for a `past` that has not come.
     """
     read = parse_past if past else parse_instant
     begin = None if start is None else read(start, now, zone)
     until = None if end is None else read(end, now, zone)
+    if past and begin is not None and begin > now:
+        raise UsageError(f"{start!r} is in the future. Give a time in the past.")
     if begin is not None and end is not None and until is not None and until <= begin:
-        until = parse_instant(end, begin, zone)
+        if end.lower().split()[0] not in _FIXED:
+            until = parse_instant(end, begin, zone)
+        if until <= begin:
+            raise UsageError(f"The end, {end!r}, is not after the begin, {start!r}.")
     return begin, until
 
 

@@ -169,8 +169,6 @@ def test_a_weekday_to_look_back_at_is_the_last_one(typed: str, meant: str) -> No
         # On a Saturday the next Sunday comes before the next Monday.
         ("mon", "sun", ("2026-11-23", "2026-11-29")),
         ("mon", "fri", ("2026-11-23", "2026-11-27")),
-        ("2026-11-28", "today", ("2026-11-28", "2026-11-28")),
-        ("2026-11-28", "2026-11-27", ("2026-11-28", "2026-11-27")),
         (None, "fri", (None, "2026-11-27")),
         ("2026-11-01", None, ("2026-11-01", None)),
     ],
@@ -178,6 +176,20 @@ def test_a_weekday_to_look_back_at_is_the_last_one(typed: str, meant: str) -> No
 def test_a_week_ends_after_it_begins(start: str | None, end: str | None, days: tuple[str | None, str | None]) -> None:
     found = parse_period(start, end, NOW, STOCKHOLM)
     assert tuple(None if moment is None else f"{moment:%Y-%m-%d}" for moment in found) == days
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [("2026-11-28", "today"), ("2026-11-28", "2026-11-27"), ("tomorrow 9am", "tomorrow 8am"), ("in 2h", "now")],
+)
+def test_an_end_before_the_begin_is_not_read_as_another_day(start: str, end: str) -> None:
+    with pytest.raises(UsageError, match="is not after the begin"):
+        parse_period(start, end, NOW, STOCKHOLM)
+
+
+def test_a_past_that_has_not_come_is_refused() -> None:
+    with pytest.raises(UsageError, match="in the future"):
+        parse_period("tomorrow", None, NOW, STOCKHOLM, past=True)
 
 
 def test_the_machine_s_zone_is_found_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
