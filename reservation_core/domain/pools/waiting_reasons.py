@@ -95,10 +95,11 @@ class Capacity:
         able = max(c.whole[gpus] if gpus < len(c.whole) else 0 for c in wanted.values())
         if able:
             fewer = "one node" if able == 1 else f"at most {able} nodes"
+            smaller = "" if gpus == 1 else ", or for fewer GPUs per node,"
             return Reason(
                 ReasonCode.NOT_ENOUGH_NODES,
                 f"It asks for {nodes} nodes with {_gpus(gpus, of_type)} each, and there {_nodes_are(able)}. "
-                f"Only a request for {fewer}, or for fewer GPUs per node, can start.",
+                f"Only a request for {fewer}{smaller} can start.",
             )
         largest = max(capacity.largest for capacity in wanted.values())
         return Reason(
@@ -131,12 +132,27 @@ def waiting_for_gpus(gpus: int, nodes: int, gpu_type: str | None, share: Share |
     of_type = "" if gpu_type is None else f"{gpu_type} "
     why = "Next in the queue" if first else "The jobs ahead of it can't start, or get other GPUs"
     beside = "" if share is None else f", with {share_words(share)} on the same node,"
-    fewer = "Fewer GPUs" if share is None else "Fewer GPUs, fewer CPUs, less memory"
+    less = _less(gpus * nodes, gpu_type, share)
+    sooner = f" {_any_of(less)} might be free sooner." if less else ""
     return Reason(
         ReasonCode.WAITING_FOR_GPUS,
         f"{why}: it starts when {sized_words(gpus, nodes, of_type)}{beside} {_are(gpus)} free for its whole "
-        f"duration. {fewer} or another type might be free sooner.",
+        f"duration.{sooner}",
     )
+
+
+def _less(gpus: int, gpu_type: str | None, share: Share | None) -> list[str]:
+    """What a request could ask for instead: only what it can still have less or other of."""
+    fewer = ["fewer GPUs"] if gpus > 1 else []
+    smaller = [] if share is None else ["fewer CPUs"] * (share.cpu_milli is not None)
+    smaller += [] if share is None else ["less memory"] * (share.memory_bytes is not None)
+    return fewer + smaller + ([] if gpu_type is None else ["another type"])
+
+
+def _any_of(words: Sequence[str]) -> str:
+    """`Fewer GPUs, less memory or another type`, as a sentence begins."""
+    text = " or ".join(([", ".join(words[:-1])] if words[1:] else []) + list(words[-1:]))
+    return text[0].upper() + text[1:]
 
 
 def behind_in_line(gpu_type: str | None, *, first: bool = False) -> Reason:
@@ -159,17 +175,13 @@ def taken_until_then(gpus: int, nodes: int, gpu_type: str | None, share: Share |
         return taken_by_others(share)
     of_type = "" if gpu_type is None else f"{gpu_type} "
     wanted = sized_words(gpus, nodes, of_type)
-    if share is not None:
-        return Reason(
-            ReasonCode.WAITING_FOR_GPUS,
-            "Until then, other jobs or bookings hold GPUs, CPUs or memory that it needs: "
-            f"{wanted} with {share_words(share)} for its whole duration. Less of them, or a shorter duration, may "
-            "start sooner.",
-        )
+    held = "GPUs" if share is None else "GPUs, CPUs or memory"
+    beside = "" if share is None else f" with {share_words(share)}"
+    less = _any_of([*_less(gpus * nodes, gpu_type, share), "a shorter duration"])
     return Reason(
         ReasonCode.WAITING_FOR_GPUS,
-        f"Until then, other jobs or bookings hold GPUs that it needs: {wanted} for its whole duration. "
-        "Fewer GPUs, another type or a shorter duration may start sooner.",
+        f"Until then, other jobs or bookings hold {held} that it needs: {wanted}{beside} for its whole duration. "
+        f"{less} may start sooner.",
     )
 
 
@@ -203,7 +215,8 @@ def _too_little(nodes: Iterable[Node], gpus: int, count: int, gpu_type: str | No
     has = share_words(most)
     return Reason(
         ReasonCode.LARGER_THAN_ANY_NODE,
-        f"It asks for {sized_words(gpus, count, of_type)} with {share_words(share)} on each, and too few nodes have "
+        f"It asks for {sized_words(gpus, count, of_type)} with {share_words(share)}{' each' if count > 1 else ''}, and "
+        + ("no node has " if count == 1 else "too few nodes have ")
         + (f"that. The most on one node is {has}. " if has else "that. No node reports how much it has. ")
         + "Only a request for fewer CPUs or less memory can start.",
     )
