@@ -4,12 +4,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from reservation_core.domain.request_terms import size_words
+
 _PATTERN = re.compile(r"String should match pattern '(.*)'", re.DOTALL)
 _ID = re.compile(r"\^([a-z]{3})-\[0-9a-z\]")
 _LENGTH = re.compile(r"datetime\.timedelta\((?:(days|seconds)=)?(\d+)\)")
 _SIZE = re.compile(r"(\w+) should have at (least|most) (\d+) items? after validation")
 _WHOLE_NUMBER = re.compile(r"^Input should be a valid integer\b.*")
 _BOUND = re.compile(r"\b(greater|less) than or equal to (?=-?\d)")
+_BYTES = re.compile(r"\bat (least|most) (\d{7,})$")
 _SUBJECT = re.compile(r"^(?:Input|String|List|Dictionary|Tuple|Data|Value) should ")
 _FORMS = {
     "^/": "must be a path that begins with /",
@@ -36,7 +39,7 @@ def complaint(error: Mapping[str, Any]) -> str:
         case _:
             text = _LENGTH.sub(_length, _WHOLE_NUMBER.sub("must be a whole number", text))
             text = _BOUND.sub(lambda bound: "at least " if bound[1] == "greater" else "at most ", text)
-            return _SUBJECT.sub("must ", text)
+            return _SUBJECT.sub("must ", _BYTES.sub(_bytes, text))
 
 
 def _form(pattern: str) -> str:
@@ -59,6 +62,14 @@ def _size(kind: str, bound: str, count: str) -> str:
     part = "character" if kind == "Value" else "entry"
     parts = "characters" if kind == "Value" else "entries"
     return f"must have at {bound} {count} {part if count == '1' else parts}"
+
+
+def _bytes(found: re.Match[str]) -> str:
+    """Bounds of whole MiB are of sizes; a number without a unit was meant as one with a unit."""
+    bound, size = found[1], int(found[2])
+    if size % 2**20:
+        return found[0]
+    return f"at {bound} {size_words(size)}" + (", as in 64Gi or 500M" if bound == "least" else "")
 
 
 def _length(found: re.Match[str]) -> str:

@@ -112,14 +112,16 @@ def fault_of_preemption(
 ) -> str | None:
     """Why a job can't be asked for like this; None where it can."""
     if min_runtime is not None and not preemptible:
-        return "min_runtime: only a preemptible job has one; set preemptible, or leave it out"
+        return "min_runtime: only a preemptible job has one; make the job preemptible, or leave it out"
     if min_runtime is not None and min_runtime > duration:
         return f"min_runtime: must be at most the duration, {written(duration)}"
     if min_runtime is not None and min_runtime > LONGEST_MIN_RUNTIME:
         longest = written(LONGEST_MIN_RUNTIME)
-        return f"min_runtime: must be at most {longest}, as it counts for no quota; for longer, leave out preemptible"
+        return f"min_runtime: must be at most {longest}, as it counts for no quota; leave preemption out for longer"
     if preemptible and booking_id is not None:
-        return "preemptible: a job in a booking has the booking's GPUs; leave out preemptible, or the booking"
+        return (
+            "preemptible: a job in a booking has the booking's GPUs and gives them to nobody; leave out one of the two"
+        )
     return None
 
 

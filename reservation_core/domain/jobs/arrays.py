@@ -139,7 +139,7 @@ def shown_reason(array: Reservation, counts: ArrayCounts) -> Reason:
         return array.reason
     if array.started_at is None and not counts.running:
         return array.reason
-    return Reason(ReasonCode.RUNNING, f"{_written(counts)} of its elements.")
+    return Reason(ReasonCode.RUNNING, f"Of its elements: {_written(counts)}.")
 
 
 def _end(array: Reservation, counts: ArrayCounts) -> tuple[JobStatus, Reason]:

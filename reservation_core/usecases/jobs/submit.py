@@ -115,7 +115,8 @@ def _beyond_bounds(request: JobSubmit, longest: timedelta, *, may_raise: bool) -
         )
     if request.inactivity is not None and request.workload.command:
         yield LimitExceededError(
-            "inactivity ends sessions, which are jobs without a command. Leave it out, or leave the command out."
+            "Only sessions end by inactivity, and a session is a job without a command. "
+            "Leave the inactivity out, or leave the command out."
         )
     if request.priority > 0 and not may_raise:
         yield ForbiddenError("Only administrators may raise a job's priority above 0. Leave it out, or lower it.")

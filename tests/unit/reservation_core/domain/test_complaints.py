@@ -24,6 +24,11 @@ def complaints(model: type[BaseModel], fields: dict[str, Any]) -> list[str]:
     return [complaint(error) for error in caught.value.errors(include_context=False)]
 
 
+def test_a_size_is_bounded_in_units() -> None:
+    job = {"gpus": 1, "duration": 60, "resources": {"memory": 10}, "workload": {"command": ["true"]}}
+    assert complaints(JobSubmit, job) == ["must be at least 1 MiB, as in 64Gi or 500M"]
+
+
 def test_a_field_is_said_to_be_missing_unknown_or_of_another_form() -> None:
     assert complaints(UserCreate, {"name": "Carol!"}) == [
         "must be a name of lower-case letters, digits and . _ @ + -, with a letter or digit at both ends"
