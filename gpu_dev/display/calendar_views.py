@@ -156,7 +156,7 @@ LIMIT: "View[LimitOut]" = View(
         Column("RULE", lambda limit: limit.rule),
         Column("LIMIT", limit_of),
         Column("IN USE", _in_use, right=True),
-        Column("SAID BY", lambda limit: limit.scope),
+        Column("SCOPE", lambda limit: limit.scope),
     ),
     empty="No limits apply to it.",
 )
@@ -189,7 +189,7 @@ RULE: "View[RuleOut]" = View(
     name=lambda rule: rule.scope,
     columns=(
         Column("SCOPE", lambda rule: rule.scope),
-        Column("SAYS", lambda rule: format_rules(rule.rules)),
+        Column("RULES", lambda rule: format_rules(rule.rules)),
         Column("CHANGED", lambda rule: local_time(rule.changed_at)),
         Column("BY", lambda rule: rule.changed_by),
         Column("FROM FILE", lambda rule: "yes" if rule.from_file else "no", wide=True),
@@ -207,7 +207,7 @@ POLICY_VERDICT: "View[PolicyVerdict]" = View(
     name=lambda verdict: verdict.scope,
     columns=(
         Column("SCOPE", lambda verdict: verdict.scope),
-        Column("WOULD SAY", lambda verdict: format_rules(verdict.rules)),
+        Column("RULES WOULD BE", lambda verdict: format_rules(verdict.rules)),
         Column("USERS AFFECTED", lambda verdict: _named(verdict.users)),
         Column("PROJECTS AFFECTED", lambda verdict: _named(verdict.projects)),
         Column("RUNNING, WOULD NOW BE REFUSED", lambda verdict: _named(verdict.running)),

@@ -30,11 +30,11 @@ _DATA = View[Explanation](name=lambda one: one.verdict.value, columns=())
 _START_DATA = View[JobVerdict](name=lambda one: one.verdict.value, columns=())
 
 
-def show_verdict(answer: Explanation, output: Format) -> Rendered:
+def show_verdict(answer: Explanation, output: Format, search: str = "gpu-dev book slots") -> Rendered:
     """The verdict in words, with the limits that hold; or its data. Ends with a line break."""
     if output not in (Format.TABLE, Format.WIDE):
         return show_one(answer, _DATA, output)
-    words = f"{coloured(_name(answer))}{harmless(_rest(answer) + _cost(answer))}"
+    words = f"{coloured(_name(answer))}{harmless(_rest(answer, search) + _cost(answer))}"
     limits = "\n" + show_list(answer.limits, LIMIT, Format.TABLE) if answer.limits else ""
     return Rendered(words + limits)
 
@@ -148,7 +148,7 @@ def _cost(answer: Explanation) -> str:
     return f"It costs about {rounded_cost(answer.cost.amount, answer.cost.unit)} for its whole duration.\n"
 
 
-def _rest(answer: Explanation) -> str:
+def _rest(answer: Explanation, search: str) -> str:
     """What follows the verdict's name; ends with a line break."""
     when = f", starts about {minute(answer.starts_at)}" if answer.starts_at else ", no start is known"
     first = when if answer.verdict is RequestVerdict.ACCEPTED else ""
@@ -166,5 +166,5 @@ def _rest(answer: Explanation) -> str:
     if times and answer.possible_from is not None:
         lines.append(f"All rules allow a start from {minute(answer.possible_from)}.")
     if answer.kind == "booking":
-        lines.append("When GPUs are free: gpu-dev book slots")
+        lines.append(f"When GPUs are free: {search}")
     return "\n".join(lines) + "\n"

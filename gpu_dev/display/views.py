@@ -305,7 +305,7 @@ QUEUE: "View[QueueEntry]" = View(
         Column("WAITING SINCE", lambda entry: local_time(entry.created_at), wide=True),
         Column("DETAIL", lambda entry: local_sentence(entry.reason.detail), wide=True),
     ),
-    empty="No job of yours is waiting.",
+    empty="No job of yours waits.",
 )
 
 DEAD_LETTER: "View[DeadLetterOut]" = View(

@@ -98,7 +98,8 @@ def uncordon(ctx: typer.Context, node: Annotated[str, typer.Argument(metavar="NO
     """Remove a cordon (administrators)."""
     with client_for(ctx) as client:
         freed = client.uncordon_node(node)
-    put(f"{freed.name} is not cordoned{f': {local_sentence(freed.detail)}' if freed.detail else ''}\n")
+    beside = f", but: {local_sentence(freed.detail)}" if freed.detail else ": new jobs may start there"
+    put(f"{freed.name} is not cordoned any more{beside}\n")
 
 
 @nodes_app.command()
@@ -123,7 +124,8 @@ def release(
     node, index = _place(gpu)
     with client_for(ctx) as client:
         freed = client.release_gpu(node, index)
-    put(f"{node}/{index} is not quarantined{f': {local_sentence(freed.detail)}' if freed.detail else ''}\n")
+    beside = f", but: {local_sentence(freed.detail)}" if freed.detail else ": new jobs may get it"
+    put(f"{node}/{index} is not quarantined any more{beside}\n")
 
 
 def _place(gpu: str) -> tuple[str, int]:

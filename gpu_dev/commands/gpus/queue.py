@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gpu_dev.client import GpuDevClient
-from gpu_dev.display.output import Format, as_data, show_list
+from gpu_dev.display.output import Format, View, as_data, show_list
 from gpu_dev.display.views import DEAD_LETTER, QUEUE, wanted_in_words
 from gpu_dev.errors import UsageError
 from gpu_dev.following import place_note
@@ -18,6 +18,7 @@ from gpu_dev.watching import watch
 app = typer.Typer(add_completion=False)
 _DEAD_SUFFIX = "_dlq"
 _NO_PLACE = 2**63
+_OF_NOBODY = View(QUEUE.name, QUEUE.columns, empty="No job waits.")
 
 
 class DeadLetterQueueName(StrEnum):
@@ -47,7 +48,8 @@ def queue(
             if output in (Format.TABLE, Format.WIDE):
                 page.items.sort(key=lambda entry: entry.queue_position or _NO_PLACE)
             totals = as_data(page.totals)
-            text = show_list(page.items, QUEUE, output, next_cursor=page.next_cursor, totals=totals)
+            view = QUEUE if page.totals else _OF_NOBODY
+            text = show_list(page.items, view, output, next_cursor=page.next_cursor, totals=totals)
             if output in (Format.TABLE, Format.WIDE) and page.totals:
                 words = ", ".join(
                     f"{one.jobs} {'job' if one.jobs == 1 else 'jobs'} for {wanted_in_words(one.gpus, one.gpu_type)}"

@@ -85,7 +85,10 @@ def explain_it(
     asked = make_request(ExplainRequest, {key: value for key, value in fields.items() if value is not None})
     with client_for(ctx) as client:
         verdict = client.policy.explain(asked)
-    put(show_verdict(verdict, output))
+    typed = [f"--gpus {gpus}", f"--for {shlex.quote(duration)}"]
+    typed += [] if gpu_type is None else [f"--type {shlex.quote(gpu_type)}"]
+    typed += [] if nodes is None else [f"--nodes {nodes}"]
+    put(show_verdict(verdict, output, " ".join(["gpu-dev book slots", *typed])))
 
 
 def _use_of(client: GpuDevClient, job: Job) -> UseOut | None:

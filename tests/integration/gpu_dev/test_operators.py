@@ -67,7 +67,10 @@ def test_a_node_is_cordoned_and_that_is_on_record(system: System) -> None:
     assert "Cordoned by an administrator (admin: A fan is loud.)" in system.cli("nodes").stdout
     refused = system.cli("book", "create", "-g", "1", "-s", "now", "-d", "1h")
     assert (refused.returncode, "cordoned by an administrator" in refused.stderr) == (4, True)
-    assert system.cli("nodes", "uncordon", node, who="admin").stdout == f"{node} is not cordoned\n"
+    assert (
+        system.cli("nodes", "uncordon", node, who="admin").stdout
+        == f"{node} is not cordoned any more: new jobs may start there\n"
+    )
     lines = system.cli("audit", "--subject", node, "--actor", "admin", who="admin").stdout.splitlines()
     assert [line.split()[7:9] for line in lines[1:]] == [["node_uncordoned", node], ["node_cordoned", node]]
     both = system.cli("audit", "--kind", "node_cordoned", "--kind", "node_uncordoned", "-o", "json", who="admin")
