@@ -66,6 +66,7 @@ def _jobs() -> dict[str, list[Values]]:
             for statuses in (None, ["failed"])
         ],
         "array_states": [{"ids": ["job-h000000004"]}],
+        "view_next_elements": [{"array_ids": ["job-h000000004"]}],
         "view_waiting": [
             {"user_id": user, "after_priority": -9, "after_seq": 0, "limit": 50} for user in (None, 2)
         ],

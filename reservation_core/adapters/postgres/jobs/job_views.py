@@ -149,9 +149,20 @@ class JobViews:
         views = [
             self._view(row, places.get(row.id), allocations.get(row.id, ()), after.get(row.id, ())) for row in rows
         ]
-        return [
+        views = [
             view if (state := states.get(view.reservation.id)) is None else _array_view(view, state) for view in views
         ]
+        waiting = [view.reservation.id for view in views if view.counts is not None and _has_made_no_start(view)]
+        first = await self._first_elements(waiting) if waiting else {}
+        return [
+            view if (element := first.get(view.reservation.id)) is None else _as_its_first(view, element)
+            for view in views
+        ]
+
+    async def _first_elements(self, array_ids: list[str]) -> dict[str, JobView]:
+        """Of arrays none of whose elements has started, the element that is next; none where it is not made yet."""
+        rows = (await self._connection.execute(statement("view_next_elements"), {"array_ids": array_ids})).all()
+        return {row.array_id: view for row, view in zip(rows, await self._views(rows), strict=True)}
 
     async def _places_behind_the_told(self, rows: Sequence[Row[Any]]) -> dict[str, int]:
         """Places of jobs too far behind to be told one: those told come first, then the order of the line."""
@@ -218,6 +229,22 @@ def _array_view(view: JobView, state: ArrayState) -> JobView:
     counts = counts_of(view.reservation, state)
     status, reason = shown_status(view.reservation, counts), shown_reason(view.reservation, counts)
     return replace(view, reservation=replace(view.reservation, status=status, reason=reason), counts=counts)
+
+
+def _has_made_no_start(array: JobView) -> bool:
+    return array.reservation.status is JobStatus.QUEUED and array.reservation.reason.code is ReasonCode.SUBMITTED
+
+
+def _as_its_first(array: JobView, element: JobView) -> JobView:
+    """An array that waits, with the place, the start and the reason of its first element."""
+    return replace(
+        array,
+        reservation=replace(array.reservation, reason=element.reservation.reason),
+        queue_position=element.queue_position,
+        estimated_start_at=element.estimated_start_at,
+        promised_start_at=element.promised_start_at,
+        predicted_start=element.predicted_start,
+    )
 
 
 def _predicted_start(row: Row[Any]) -> PredictedStart | None:

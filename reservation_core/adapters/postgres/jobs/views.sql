@@ -83,6 +83,22 @@ WHERE r.array_id = :array_id AND r.array_index > :after AND r.array_index < :bef
   AND (CAST(:statuses AS text[]) IS NULL OR r.status = ANY(CAST(:statuses AS text[])))
 ORDER BY r.array_index LIMIT :limit;
 
+-- name: view_next_elements
+-- Of each of these arrays the first element that waits.
+SELECT r.*, u.name AS user_name, e.position, e.estimated_start_at, e.estimated_start_p50, e.estimated_start_p90,
+       e.reason_code AS wait_code, e.reason AS wait_reason, p.promised_start_at, (
+           SELECT lower(a.during) FROM allocations a
+           WHERE a.reservation_id = r.id AND a.planned AND r.status = 'queued' LIMIT 1
+       ) AS slot_start, CAST(NULL AS text[]) AS shared_with
+FROM unnest(CAST(:array_ids AS text[])) AS of (id)
+CROSS JOIN LATERAL (
+    SELECT * FROM reservations w
+    WHERE w.array_id = of.id AND w.finished_at IS NULL AND w.status = 'queued' ORDER BY w.array_index LIMIT 1
+) r
+JOIN users u ON u.id = r.user_id
+LEFT JOIN wait_estimates e ON e.reservation_id = r.id
+LEFT JOIN start_promises p ON p.reservation_id = r.id;
+
 -- name: view_shared
 -- Jobs of others that are shared with a user, of all owners or of one, of all statuses or of some: the last shared first.
 -- So many shares are looked at and no more.

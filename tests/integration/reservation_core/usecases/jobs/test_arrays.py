@@ -106,6 +106,20 @@ async def test_the_array_itself_is_never_planned(world: World) -> None:
             await sql(uow, "UPDATE reservations SET held = false WHERE id = :id", id=array_id)
 
 
+async def test_an_array_that_waits_says_what_its_first_element_says(world: World) -> None:
+    blocking = await world.submitted(array={"size": 64})
+    await round_of(world)
+    array_id = await world.submitted(array={"size": 3})
+    await settle_all(world)
+    await world.plan(slots=True)
+    first, shown = await world.view(f"{array_id}.0"), await world.view(array_id)
+    assert shown.reservation.reason == first.reservation.reason
+    assert shown.reservation.reason.code is not ReasonCode.SUBMITTED
+    assert shown.estimated_start_at == first.estimated_start_at is not None
+    assert (shown.queue_position, shown.promised_start_at) == (first.queue_position, first.promised_start_at)
+    assert (await world.view(blocking)).reservation.status is JobStatus.RUNNING
+
+
 async def test_no_more_elements_are_open_than_may_run_at_once(world: World) -> None:
     array_id = await world.submitted(array={"size": 5, "parallel": 2})
     seen: list[str] = []
