@@ -24,6 +24,7 @@ ADDRESS_FILE = "address"
 """In the home of `make up`: the address at which its server listens, or listened."""
 TOKEN_VARIABLE = "GPU_DEV_TOKEN"  # noqa: S105 - its name
 NO_SOURCE = "nowhere"
+ADMIN_TOKEN = "admin-token"  # noqa: S105 - the name of a file in the home of `make up`
 _PREFIX = "GPU_DEV_"
 _VARIABLES = ("SERVER", "TOKEN", "HOME", "LISTEN")
 _MISTYPED = 0.8
@@ -84,7 +85,7 @@ def resolve(server: str | None, token_file: Path | None, environ: Mapping[str, s
     stored = logins.get("tokens", {}).get(url)
     if stored:
         return Connection(url, stored, str(login_file(environ)), way_of(logins.get("ways", {}).get(url)))
-    admin = _home(environ) / "admin-token"
+    admin = _home(environ) / ADMIN_TOKEN
     if is_loopback(url) and admin.is_file():
         return Connection(url, read_token(admin), str(admin))
     return Connection(url, None)

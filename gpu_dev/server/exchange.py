@@ -24,7 +24,7 @@ from gpu_dev.errors import (
     UnreachableError,
     UsageError,
 )
-from gpu_dev.server.connection import NO_SOURCE, TOKEN_VARIABLE, Connection, is_loopback
+from gpu_dev.server.connection import ADMIN_TOKEN, NO_SOURCE, TOKEN_VARIABLE, Connection, is_loopback
 from gpu_dev.server.transport import (
     USUAL_SILENCE_S,
     BadAddressError,
@@ -196,10 +196,13 @@ class Exchange:
         if isinstance(error, TlsError):
             other = "" if error.other_scheme is None else f" {error.other_scheme}://{self.server.partition('://')[2]}"
             return UnreachableError(f"{self.server} {error}{other}.")
-        return UnreachableError(
-            f"{self.server} does not answer ({error}). Is it running, and is the address right?",
-            next_command="gpu-dev up" if is_loopback(self.server) else f"curl {self.server}/readyz",
-        )
+        asking = f"{self.server} does not answer ({error}). Is it running, and is the address right?"
+        if not is_loopback(self.server):
+            return UnreachableError(asking, next_command=f"curl {self.server}/readyz")
+        if self._source == NO_SOURCE or self._source.endswith(ADMIN_TOKEN):
+            return UnreachableError(asking, next_command="gpu-dev up")
+        # `up` of a user with a login would start another server, in another folder.
+        return UnreachableError(f"{asking} It is started on this machine by its administrator.")
 
     def _refusal(self, answer: Answer) -> ClientError:
         """The error for an answer that isn't a success; it names the source of a refused token."""

@@ -19,7 +19,7 @@ from gpu_dev.errors import (
     UsageError,
 )
 from gpu_dev.main import described
-from gpu_dev.server.connection import Connection
+from gpu_dev.server.connection import NO_SOURCE, Connection
 from gpu_dev.server.exchange import BRIEF_S, PATIENT_S, Exchange
 from gpu_dev.wire.jobs import JobSubmit, Workload
 from gpu_dev.wire.policy import ExplainRequest
@@ -32,6 +32,21 @@ REQUEST = JobSubmit(gpus=1, duration=timedelta(minutes=1), workload=Workload())
 
 def answer(status: int = 202, **changed: object) -> httpx.Response:
     return httpx.Response(status, text=job_json(**changed), headers={"content-type": "application/json"})
+
+
+@pytest.mark.parametrize(
+    ("server", "source", "advised"),
+    [
+        ("http://127.0.0.1:1", NO_SOURCE, "gpu-dev up"),
+        ("http://127.0.0.1:1", "/srv/gpus/.gpu-dev/admin-token", "gpu-dev up"),
+        ("http://127.0.0.1:1", "/home/ada/.config/gpu-dev/login.json", None),
+        ("https://gpus.example.org", "/home/ada/.config/gpu-dev/login.json", "curl https://gpus.example.org/readyz"),
+    ],
+)
+def test_only_an_administrator_is_advised_to_start_a_server(server: str, source: str, advised: str | None) -> None:
+    error = Exchange(Connection(server, "secret", source)).unreachable(OSError("no connection"))
+    assert error.next_command == advised
+    assert ("by its administrator" in error.detail) == (advised is None)
 
 
 def test_every_try_of_a_submit_has_the_same_key_and_another_submit_another() -> None:
