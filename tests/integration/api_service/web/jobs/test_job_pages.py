@@ -55,7 +55,7 @@ async def test_an_array_is_submitted_and_shows_its_elements(
     path = done.headers["location"]
     await settle_arrays(runtime.uow, runtime.clock, RestingArrays())
     page = await browser.get(path)
-    assert "150: 150 queued at most 8 at once" in words(page)
+    assert "150 queued of 150; at most 8 at once" in words(page)
     assert f'href="{path}.99"' in page
     assert f'href="{path}.100"' not in page
     [following] = re.findall(r'href="([^"]+)">Next elements', page)
