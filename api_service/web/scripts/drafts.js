@@ -5,6 +5,7 @@ import { focusOnRefusal } from "./kept_focus.js";
 
 const DRAFTS = "gpu-dev-drafts";
 const SENT = "gpu-dev-sent";
+const ANSWERED = "gpu-dev-answered"; // the form that this page is the answer to, for when it is loaded again
 const MOST_LETTERS = 200_000;
 const SETTLE_MS = 500;
 const NOT_KEPT = new Set(["hidden", "password", "file", "submit", "button", "reset", "image"]);
@@ -51,7 +52,7 @@ function writeDrafts(drafts) {
 const draftNameOf = (form) => (fieldsOf(form).length === 0 ? `${actionOf(form)} bare` : actionOf(form));
 
 function keyOf(form) {
-  if (!keys.has(form)) keys.set(form, { key: `${location.pathname}${location.search} ${draftNameOf(form)}`, whole: false });
+  if (!keys.has(form)) keys.set(form, { key: `${here()} ${draftNameOf(form)}`, whole: false });
   return keys.get(form);
 }
 
@@ -144,10 +145,19 @@ export function noteSent(form, submitter) {
   write(SENT, { key: keyOf(form).key, action, checked: submitter?.hasAttribute("formaction") ?? false });
 }
 
+const here = () => `${location.pathname}${location.search}`;
+
+/** What this page answered when it was loaded before: a browser that loads it again sends the form again. */
+function loadedAgain() {
+  const answered = read(ANSWERED);
+  const [{ type }] = performance.getEntriesByType("navigation");
+  return type === "reload" && answered?.page === here() ? answered : null;
+}
+
 /** Whether this page is the answer to what was sent, and not one that was opened after no answer came. */
 function isAnswer(key) {
   const [{ type }] = performance.getEntriesByType("navigation");
-  if (type === "reload") return `${location.pathname}${location.search}` !== pageOf(key);
+  if (type === "reload") return here() !== pageOf(key);
   return type === "navigate" && document.referrer.startsWith(`${location.origin}/`);
 }
 
@@ -155,12 +165,16 @@ function isAnswer(key) {
 export function keepDrafts() {
   const { user = "", refused } = document.body.dataset;
   const sent = read(SENT);
+  const answered = sent === null ? loadedAgain() : sent;
   write(SENT, null);
+  write(ANSWERED, null);
   const drafts = readDrafts();
-  if (sent !== null && isAnswer(sent.key)) {
+  if (answered !== null && (sent === null || isAnswer(answered.key))) {
     if (refused !== undefined) focusOnRefusal();
-    if (refused !== undefined || sent.checked) keepRefused(sent.key, drafts);
-    else if (user !== "") delete drafts[sent.key];
+    if (refused !== undefined || answered.checked) {
+      keepRefused(answered.key, drafts);
+      write(ANSWERED, { ...answered, page: here() });
+    } else if (user !== "") delete drafts[answered.key];
   }
   if (user !== "") {
     for (const key of Object.keys(drafts)) if (drafts[key].user !== user) delete drafts[key];

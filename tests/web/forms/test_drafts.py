@@ -156,6 +156,22 @@ async def test_what_was_typed_is_there_after_leaving_and_after_a_refusal(people:
     await expect(page.get_by_label("Name", exact=True)).to_have_value("")
 
 
+async def test_a_job_that_was_checked_and_loaded_again_leaves_no_draft(people: People) -> None:
+    page = (await people("alice")).page
+    await fill_job(page, "checked")
+    async with page.expect_navigation():
+        await page.get_by_role("button", name="Check").click()
+    await eventually(lambda: page.evaluate("sessionStorage.getItem('gpu-dev-sent') === null"))
+    async with page.expect_navigation():  # a browser that loads an answer again sends the form again
+        await page.evaluate("location.reload()")
+    await expect(page.get_by_label("Name", exact=True)).to_have_value("checked")
+    await page.get_by_role("button", name="Submit").click()
+    await expect(page).to_have_url(re.compile(r"/jobs/job-"))
+    await page.goto("/submit")
+    await expect(page.get_by_label("What to run")).to_have_value("")
+    await expect(page.get_by_label("Name", exact=True)).to_have_value("")
+
+
 async def test_signing_out_leaves_nothing_in_this_tab_nor_in_another(people: People) -> None:
     alice = await people("alice")
     page = alice.page
