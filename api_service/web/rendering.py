@@ -51,6 +51,7 @@ class Templates:
         self._environment.globals["keys_of"] = keys_of
         self._environment.globals["queue_words"] = status_words.queue_words
         self._environment.filters["span"] = words.span
+        self._environment.filters["with_code"] = words.with_code
         self._environment.filters["booking_status"] = status_words.booking_status
         self._environment.filters["window_status"] = status_words.window_status
         self._environment.filters["size"] = size_words

@@ -5,10 +5,11 @@ from datetime import date, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from reservation_core.domain.time_words import rfc3339, time_words, with_time_words, zone_words
 
+_CODE = re.compile(r"`([^`]+)`")
 _LOCAL = re.compile(r"(?<!such as )\b\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?([+-]\d\d:\d\d)?(?![\w:+-]|\.\d)")
 
 
@@ -52,6 +53,11 @@ def _zoned_start(start: datetime, end: datetime, zone: ZoneInfo, now: datetime) 
     """A start, with its zone where the end has another one."""
     other = zone_words(start.astimezone(zone)) != zone_words(end.astimezone(zone))
     return zoned_clock(start, zone, now) if other else _short(start.astimezone(zone), now.astimezone(zone))
+
+
+def with_code(text: str) -> Markup:
+    """A sentence whose commands and fields, between backticks, are set as code."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704 - it was escaped
 
 
 def in_zone(text: str, zone: ZoneInfo, now: datetime) -> str:

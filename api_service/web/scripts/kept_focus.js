@@ -37,8 +37,10 @@ export function keepFocus() {
   });
 }
 
-/** What was wrong comes first, and then the form, or the ways out that are offered. */
+/** What was wrong comes first, and then the form, or the ways out that are offered. It is brought into sight. */
 export function focusOnRefusal() {
   const refusal = REFUSALS.map((shown) => document.querySelector(`main ${shown}`)).find((found) => found !== null);
-  if (refusal !== undefined && isLost()) focusOn(refusal);
+  if (refusal === undefined || !isLost()) return;
+  focusOn(refusal);
+  refusal.scrollIntoView({ block: "nearest" });
 }

@@ -6,6 +6,7 @@ from typing import Any
 from playwright.async_api import Page, expect
 
 from tests.waiting import eventually
+from tests.web.browser import PHONE
 from tests.web.calendar.test_calendar import booked, day, now_is
 from tests.web.conftest import People
 from tests.web.web_system import WebSystem
@@ -222,3 +223,14 @@ async def test_the_focus_stays_on_a_page_whose_parts_change(people: People, syst
     await expect(page.get_by_role("dialog")).to_have_count(0)
     assert await page.evaluate(_FOCUS) is not None
     system.end_all_jobs()
+
+
+async def test_a_refusal_below_the_screen_of_a_phone_is_brought_into_sight(people: People) -> None:
+    alice = await people("alice", viewport={"width": PHONE[0], "height": PHONE[1]})
+    alice.expect_problem("answer: 409 POST .*/calendar/bookings")
+    await alice.page.goto("/calendar")
+    await alice.page.get_by_label("GPUs on each node").fill("60")
+    await alice.page.get_by_role("button", name="Book", exact=True).click()
+    refusal = alice.page.locator("main .problem")
+    await expect(refusal).to_be_focused()
+    await expect(refusal).to_be_in_viewport(ratio=0.5)

@@ -138,3 +138,10 @@ def test_what_is_ahead_and_what_is_past() -> None:
 )
 def test_hours_are_as_exact_as_somebody_reads(value: float, written: str) -> None:
     assert words.hours(value) == written
+
+
+def test_commands_are_code_and_nothing_else_is_markup() -> None:
+    assert words.with_code("<b>No</b>. `gpu-dev policy list` shows `<i>`.") == (
+        "&lt;b&gt;No&lt;/b&gt;. <code>gpu-dev policy list</code> shows <code>&lt;i&gt;</code>."
+    )
+    assert words.with_code("One ` alone.") == "One ` alone."
