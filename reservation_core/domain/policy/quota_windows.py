@@ -55,6 +55,12 @@ def peak(held: Sequence[Held], start: datetime, end: datetime) -> int:
     return max((level[1] for level in levels([_clipped(holding, start, end) for holding in held])), default=0)
 
 
+def peak_start(held: Sequence[Held], start: datetime, end: datetime) -> datetime:
+    """The first instant of [start, end) at which the most GPUs are held."""
+    of_time = levels([_clipped(holding, start, end) for holding in held])
+    return max(of_time, key=lambda level: level[1], default=(start, 0))[0]
+
+
 def gpu_time(held: Sequence[Held], first: datetime, last: datetime) -> timedelta:
     """The GPU-time held in [first, last)."""
     return sum((holding.gpus * overlap(holding.start, holding.end, first, last) for holding in held), timedelta(0))

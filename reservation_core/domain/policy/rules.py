@@ -19,6 +19,7 @@ from reservation_core.domain.policy.quota_windows import (
     earliest_in_weeks,
     gpu_time,
     peak,
+    peak_start,
     week_start,
     weeks_of,
     whole_minute,
@@ -270,12 +271,9 @@ def _max_gpus(q: _Question, limit: int, scope: Scope) -> RuleBreach | None:
 
 
 def _promised(q: _Question, scope: Scope) -> str:
-    """Say whose waiting jobs' slots are part of what is held in the request's time."""
-    slots = [
-        holding
-        for holding in q.usage.holdings
-        if holding.planned and holding.start < q.end and q.start < holding.end and q.counts(holding, scope)
-    ]
+    """Say whose waiting jobs' slots are part of the most that is held at once in the request's time."""
+    at = peak_start(q.counted(scope), q.start, q.end)
+    slots = [one for one in q.usage.holdings if one.planned and one.start <= at < one.end and q.counts(one, scope)]
     if not slots:
         return ""
     # Within a project the jobs may be other members', which the user may not know.

@@ -122,3 +122,35 @@ def test_what_other_members_were_promised_is_counted_and_not_named() -> None:
 
     assert "4 of them promised to job-a and others;" in said(promised("job-a", "ann"), promised("job-b", "bob"))
     assert "4 of them promised to others;" in said(promised("job-b", "bob"), promised("job-e", "eve"))
+
+
+def test_no_more_are_said_to_be_promised_than_are_held_at_that_time() -> None:
+    """Slots one after another are held one after another."""
+    slots = [
+        Holding(
+            f"job-{number}",
+            ReservationKind.JOB,
+            "ann",
+            "vision",
+            "b",
+            2,
+            at(20 * number),
+            at(20 * number + 20),
+            planned=True,
+        )
+        for number in range(1, 6)
+    ]
+    running = Holding("job-r", ReservationKind.JOB, "ann", "vision", "b", 1, at(0), at(60))
+    request = RuleRequest(
+        kind=ReservationKind.BOOKING,
+        user="ann",
+        gpus=4,
+        duration=80 * MINUTE,
+        gpu_type="b",
+        project="vision",
+        start=at(20),
+    )
+    broken = check(request, POLICY, UsageView((running, *slots), ()), T0)
+    assert broken
+    for breach in broken:
+        assert "while 3 are held at that time, 2 of them promised to job-1; the limit" in breach.detail
