@@ -141,9 +141,9 @@ async def test_maintenance_is_planned_with_a_look_at_whom_it_affects(
     await screenshot(page, "admin-maintenance-preview")
     await page.get_by_role("button", name="Plan it").click()
     await expect(page.get_by_text("Planned. 1 job or booking")).to_be_visible()
-    await page.get_by_role("link", name="End it…").click()
+    await page.get_by_role("link", name="Cancel…").click()
     await expect(page.get_by_role("dialog")).to_contain_text("4 GPUs")
-    await page.get_by_role("button", name="End it").click()
+    await page.get_by_role("button", name="Cancel the window").click()
     await expect(page.get_by_text("The window is over")).to_be_visible()
     window = system.rest("root").get("/v1/maintenance").json()["items"][0]
     assert window["finished_at"] is not None

@@ -11,6 +11,7 @@ from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.maintenance import MaintenanceOut
 from reservation_core.contracts.nodes import NodeOut
+from reservation_core.domain.bookings.windows import WindowStatus
 from reservation_core.domain.time_words import rfc3339
 
 
@@ -50,14 +51,15 @@ async def confirm_end(visit: Visit) -> Response:
         raise RestProblemError.because(404, "This maintenance window is over already.")
     nodes = ", ".join(sorted({place.node for place in window.gpus}))
     when = f"{rfc3339(window.start)} to {rfc3339(window.end)}"
+    is_planned = window.status is WindowStatus.PLANNED
     return ask(
         visit,
-        "End the maintenance window?",
+        "Cancel the maintenance window?" if is_planned else "End the maintenance window?",
         (
-            f"The window on {nodes}, {when} ({window.reason}), is cancelled, or over at once if it has begun.",
+            f"The window on {nodes}, {when} ({window.reason}), is {'cancelled' if is_planned else 'over at once'}.",
             f"Jobs and bookings can then have its {len(window.gpus)} GPUs, even if someone still works on the machine.",
         ),
-        words="End it",
+        words="Cancel the window" if is_planned else "End it",
         back="/admin/maintenance",
     )
 

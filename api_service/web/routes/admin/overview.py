@@ -11,6 +11,7 @@ from reservation_core.contracts.base import Page
 from reservation_core.contracts.dead_letters import DeadLetterOut
 from reservation_core.contracts.maintenance import MaintenanceOut
 from reservation_core.contracts.nodes import NodeOut, UnknownPodOut
+from reservation_core.domain.time_words import rfc3339
 from reservation_core.ports.queues import QueueName
 
 _SHOWN = 5
@@ -48,7 +49,10 @@ async def _nodes(visit: Visit) -> Matter:
 
 async def _maintenance(visit: Visit) -> Matter:
     ahead = await visit.rest.all(Page[MaintenanceOut], "/v1/maintenance", {"open": True}, at_most=100)
-    lines = [f"{window.reason} ({len(window.gpus)} GPUs)" for window in ahead[:_SHOWN]]
+    lines = [
+        f"{window.reason}: {len(window.gpus)} GPUs from {rfc3339(window.start)} to {rfc3339(window.end)}"
+        for window in ahead[:_SHOWN]
+    ]
     return Matter(
         "Maintenance", "/admin/maintenance", "No window is planned.", "planned or open.", lines, len(ahead), "warn"
     )

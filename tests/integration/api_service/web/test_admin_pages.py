@@ -111,7 +111,9 @@ async def test_maintenance_is_planned_after_a_look_at_whom_it_affects(browsing: 
     assert "active" not in page
     assert "open" in page
     assert "new fans" in page
-    assert "Maintenance 1 planned or open" in words(await admin.get("/admin"))
+    overview = words(await admin.get("/admin"))
+    assert "Maintenance 1 planned or open" in overview
+    assert re.search(r"new fans: \d+ GPUs from .*\d\d:\d\d to .*\d\d:\d\d UTC", overview)
 
 
 async def test_the_record_is_read_by_who_and_what(browsing: SignedIn) -> None:
