@@ -76,7 +76,8 @@ def _suggest_options(command: Any) -> None:
     def parse_args(ctx: Any, args: list[str]) -> Any:
         try:
             return typers_own(ctx, args)
-        except Exception as error:
+        except Exception as caught:
+            error: Any = caught
             typed = getattr(error, "option_name", None)  # the library keeps the class of this error to itself
             if typed is not None and hasattr(error, "possibilities"):
                 options = [name for parameter in command.params for name in parameter.opts if name.startswith("--")]

@@ -51,7 +51,7 @@ async def confirm_end(visit: Visit) -> Response:
         raise RestProblemError.because(404, "This maintenance window is over already.")
     nodes = ", ".join(sorted({place.node for place in window.gpus}))
     when = f"{rfc3339(window.start)} to {rfc3339(window.end)}"
-    is_planned = window.status is WindowStatus.PLANNED
+    is_planned = window.status is WindowStatus.CONFIRMED
     return ask(
         visit,
         "Cancel the maintenance window?" if is_planned else "End the maintenance window?",
