@@ -17,7 +17,7 @@ from api_service.problems import of_exception
 from api_service.routes import dead_letters, gpu_use, operations, search
 from api_service.routes.bookings import availability, bookings, calendar_feed, waitlist
 from api_service.routes.history import audit_chain, events
-from api_service.routes.jobs import disks, elements, job_events, job_files, job_logs, job_specs, jobs
+from api_service.routes.jobs import disk_snapshots, disks, elements, job_events, job_files, job_logs, job_specs, jobs
 from api_service.routes.nodes import inventory, maintenance, nodes
 from api_service.routes.people import login, notifications, tokens, user_secrets, users
 from api_service.routes.pods import schedulability, unknown_pods
@@ -56,6 +56,7 @@ _ROUTERS = (
     ssh_keys.router,
     user_secrets.router,
     disks.router,
+    disk_snapshots.router,
     job_files.router,
     ssh.router,
     login.router,

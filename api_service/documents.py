@@ -48,6 +48,7 @@ _BODIES: tuple[type[BaseModel], ...] = (
     contracts_synced.FolderSend,
     contracts_disks.DiskCreate,
     contracts_disks.DiskChange,
+    contracts_disks.SnapshotCreate,
     contracts_synced.ResultsKeep,
     contracts_sessions.AppTicketMake,
     contracts_dead_letters.Redrive,

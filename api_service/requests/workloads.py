@@ -5,6 +5,7 @@ from typing import assert_never
 from api_service.services import Services
 from reservation_core.domain.errors import DomainError, NoDisksError, NoFilesError, NoImagesError, NoSuchTypeError
 from reservation_core.runtime.settings.components import ClusterKind, CommonSettings
+from reservation_core.usecases.disks.snapshots import CopyRules
 
 
 def refuse_image(cluster: ClusterKind) -> None:
@@ -52,6 +53,21 @@ def refuse_disks(settings: CommonSettings) -> None:
                 )
         case _:
             assert_never(settings.cluster)
+
+
+def refuse_snapshots(settings: CommonSettings) -> None:
+    """Return where disks can have snapshots. Raises NoDisksError."""
+    refuse_disks(settings)
+    if settings.cluster is ClusterKind.KUBERNETES and settings.kubernetes.snapshot_class is None:
+        raise NoDisksError(
+            "This server takes no snapshots: its administrator has not named a class for them "
+            "(GPU_DEV_KUBERNETES__SNAPSHOT_CLASS). Clone the disk instead."
+        )
+
+
+def copy_rules(settings: CommonSettings) -> CopyRules:
+    """How disks are copied: on the local cluster file by file, so that no job may write meanwhile."""
+    return CopyRules(settings.disks.bounds, is_still=settings.cluster is ClusterKind.LOCAL)
 
 
 async def refusals_of(image: str | None, gpu_type: str | None, services: Services) -> list[DomainError]:

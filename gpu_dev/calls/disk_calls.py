@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 from gpu_dev.calls.calls import Calls
 from gpu_dev.wire.base import Page
-from gpu_dev.wire.job_terms.disks import DiskChange, DiskCreate, DiskOut
+from gpu_dev.wire.job_terms.disks import DiskChange, DiskCreate, DiskOut, SnapshotCreate, SnapshotOut
 
 _PATH = "/v1/disks"
 
@@ -23,7 +23,7 @@ class DiskCalls(Calls):
         return self._get(DiskOut, _address(name, user))
 
     def create(self, request: DiskCreate) -> DiskOut:
-        """Create a disk."""
+        """Create a disk, or clone one."""
         return self._post(DiskOut, _PATH, request)
 
     def change(self, name: str, request: DiskChange, user: str | None = None) -> DiskOut:
@@ -37,6 +37,14 @@ class DiskCalls(Calls):
     def restore(self, name: str, user: str | None = None) -> DiskOut:
         """Restore the disk of this name that was deleted last."""
         return self._post(DiskOut, _address(name, user, "/restore"))
+
+    def take_snapshot(self, name: str, request: SnapshotCreate, user: str | None = None) -> SnapshotOut:
+        """Take a snapshot of a disk."""
+        return self._post(SnapshotOut, _address(name, user, "/snapshots"), request)
+
+    def delete_snapshot(self, name: str, snapshot: str, user: str | None = None) -> SnapshotOut:
+        """Delete a snapshot for good."""
+        return self._change("DELETE", SnapshotOut, _address(name, user, f"/snapshots/{quote(snapshot, safe='')}"))
 
 
 def _address(name: str, user: str | None, deed: str = "") -> str:

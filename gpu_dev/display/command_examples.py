@@ -102,6 +102,15 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
     "disk rename": ("gpu-dev disk rename data imagenet", "gpu-dev disk rename old-home home"),
     "disk delete": ("gpu-dev disk delete data", "gpu-dev disk delete data scratch"),
     "disk restore": ("gpu-dev disk restore data", "gpu-dev disk restore home"),
+    "disk snapshot": ("gpu-dev disk snapshot data", "gpu-dev disk snapshot data --name before-cleaning"),
+    "disk delete-snapshot": (
+        "gpu-dev disk delete-snapshot data before-cleaning",
+        "gpu-dev disk delete-snapshot data monday tuesday --yes",
+    ),
+    "disk clone": (
+        "gpu-dev disk clone data data-2",
+        "gpu-dev disk clone data old-data --snapshot before-cleaning --size 200Gi",
+    ),
     "disk give": ("gpu-dev disk give data --to bob", "gpu-dev disk give home --user alice --to bob --as home-of-alice"),
     "secret set": ("gpu-dev secret set HF_TOKEN", "gpu-dev secret set deploy-key --from-file ~/.ssh/deploy_key"),
     "secret list": ("gpu-dev secret list", "gpu-dev secret list -o json"),

@@ -121,7 +121,7 @@ class UnknownDiskError(DomainError, code="no_such_disk"):
 
 
 class DiskInUseError(DomainError, code="disk_in_use"):
-    """A job that has not ended has the disk."""
+    """A job that has not ended has the disk, or it is being copied."""
 
 
 class NoDisksError(DomainError, code="no_disks"):

@@ -139,6 +139,8 @@ class PeopleEventKind(StrEnum):
     DISK_DELETED = "disk_deleted"
     DISK_RESTORED = "disk_restored"
     DISK_REMOVED = "disk_removed"
+    SNAPSHOT_TAKEN = "snapshot_taken"
+    SNAPSHOT_DELETED = "snapshot_deleted"
     NOTICE_TARGET_CREATED = "notice_target_created"
     NOTICE_TARGET_REMOVED = "notice_target_removed"
     NOTICE_PREFERENCES_CHANGED = "notice_preferences_changed"

@@ -38,7 +38,7 @@ def open_agent_samples(settings: CommonSettings, port: int) -> AgentSamples:
 def open_disk_claims(settings: CommonSettings, storage_class: str) -> DiskClaims:
     """The claims of users' disks, without a request. Raises KubeconfigError."""
     kubernetes = settings.kubernetes
-    rules = ClaimRules(kubernetes.namespace, storage_class, kubernetes.disk_access)
+    rules = ClaimRules(kubernetes.namespace, storage_class, kubernetes.disk_access, kubernetes.snapshot_class)
     return DiskClaims(open_transport(settings), rules)
 
 

@@ -10,16 +10,17 @@ from api_service.documents import answers, problems, reads
 from api_service.requests import bodies
 from api_service.requests.idempotency import Answer, once
 from api_service.requests.pagination import PageQuery, decode, encode
-from api_service.requests.workloads import refuse_disks
+from api_service.requests.workloads import copy_rules, refuse_disks
 from api_service.services import Caller, Served, Services
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Page, UserName
-from reservation_core.contracts.job_terms.disks import DiskChange, DiskCreate, DiskOut, DiskUseOut
+from reservation_core.contracts.job_terms.disks import DiskChange, DiskCreate, DiskOut, DiskUseOut, SnapshotOut
 from reservation_core.domain.disks.disk_life import kept_until
-from reservation_core.ports.disks.disks import DiskRecord
+from reservation_core.ports.disks.disks import DiskRecord, SnapshotRecord
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.disks import disks
 from reservation_core.usecases.disks.disk_owners import DiskOwner, find_owner
+from reservation_core.usecases.disks.snapshots import clone_disk
 from reservation_core.usecases.repeat_lost_transactions import repeat_lost
 
 router = APIRouter(prefix="/v1/disks", tags=["disks"])
@@ -45,17 +46,23 @@ class DisksQuery(PageQuery):
     status_code=201,
     response_model=DiskOut,
     summary="Create a disk",
-    responses=answers(201, "The disk, which is made within seconds.") | problems(400, 409, 413, 415),
+    responses=answers(201, "The disk, which is made within seconds; a clone once all of it is copied.")
+    | problems(400, 404, 409, 413, 415),
     openapi_extra=reads(DiskCreate),
 )
 async def create_disk(request: Request, services: Served, caller: Caller) -> Response:
-    """Create an empty disk. What jobs write to it outlives them."""
+    """Create an empty disk, or a clone of another one or of a snapshot. What jobs write to it outlives them."""
     body = await bodies.read(request, DiskCreate, limit=services.settings.max_body_bytes)
     refuse_disks(services.settings)
-    runtime, bounds = services.runtime, services.settings.disks.bounds
+    runtime, rules = services.runtime, copy_rules(services.settings)
 
     async def act(uow: UnitOfWork) -> Answer:
-        record = await disks.create_disk(uow, caller, body.name, body.size, bounds, runtime.ids, runtime.clock.now())
+        ids, now = runtime.ids, runtime.clock.now()
+        if body.source is not None:
+            source = (body.source.disk, body.source.snapshot)
+            record = await clone_disk(uow, caller, body.name, source, body.size, rules, ids, now)
+        else:
+            record = await disks.create_disk(uow, caller, body.name, body.size or 0, rules.bounds, ids, now)
         return _answer(services, record, 201)
 
     return await once(request, caller, body.model_dump_json().encode(), runtime.uow, act)
@@ -68,7 +75,7 @@ async def list_disks(
     """Your disks by name. Administrators name a user to list the user's, also of a disabled one."""
     key = decode(_LIST, query.cursor, (str, str))
     async with services.runtime.uow() as uow:
-        owner = await _owner(request, uow, caller, query.user)
+        owner = await owner_of(request, uow, caller, query.user)
         found = await uow.disks.page(
             owner.user_id,
             deleted=query.deleted,
@@ -87,7 +94,7 @@ async def list_disks(
 async def get_disk(request: Request, services: Served, caller: Caller, disk: Name, user: OfUser = None) -> Response:
     """One disk, with the jobs that have it."""
     async with services.runtime.uow() as uow:
-        owner = await _owner(request, uow, caller, user)
+        owner = await owner_of(request, uow, caller, user)
         record = await uow.disks.named(owner.user_id, disk)
     if record is None:
         raise owner.no_disk(disk)
@@ -112,7 +119,7 @@ async def change_disk(request: Request, services: Served, caller: Caller, disk: 
         changes = disks.DiskChanges(body.name, body.size, body.owner)
         return _answer(services, await disks.change_disk(uow, caller, disk, changes, bounds, now, user=user), 200)
 
-    content = _content(caller, user, body.model_dump_json())
+    content = content_of(caller, user, body.model_dump_json())
     return await once(request, caller, content, services.runtime.uow, act)
 
 
@@ -146,10 +153,10 @@ async def restore_disk(request: Request, services: Served, caller: Caller, disk:
     async def act(uow: UnitOfWork) -> Answer:
         return _answer(services, await disks.restore_disk(uow, caller, disk, bounds, now, user=user), 200)
 
-    return await once(request, caller, _content(caller, user), services.runtime.uow, act)
+    return await once(request, caller, content_of(caller, user), services.runtime.uow, act)
 
 
-async def _owner(request: Request, uow: UnitOfWork, caller: Principal, user: str | None) -> DiskOwner:
+async def owner_of(request: Request, uow: UnitOfWork, caller: Principal, user: str | None) -> DiskOwner:
     """The user whose disks are looked at; the access log names another one than the caller."""
     owner = await find_owner(uow, caller, user)
     if not owner.is_caller:
@@ -157,7 +164,7 @@ async def _owner(request: Request, uow: UnitOfWork, caller: Principal, user: str
     return owner
 
 
-def _content(caller: Principal, user: str | None, body: str = "") -> bytes:
+def content_of(caller: Principal, user: str | None, body: str = "") -> bytes:
     """The content of a request beyond its path: another user's disk of the same name is another disk."""
     return body.encode() if user in (None, caller.user) else f"{body} of {user}".encode()
 
@@ -174,6 +181,18 @@ def _shown(services: Services, record: DiskRecord) -> DiskOut:
         kept_until=kept_until(record.deleted_at, services.settings.disks.kept),
         problem=record.problem,
         jobs=[DiskUseOut(job=use.job, read_only=use.read_only) for use in record.uses],
+        snapshots=[shown_snapshot(snapshot) for snapshot in record.snapshots],
+    )
+
+
+def shown_snapshot(record: SnapshotRecord) -> SnapshotOut:
+    """A snapshot as REST shows it."""
+    return SnapshotOut(
+        name=record.name,
+        size=record.size_bytes,
+        created_at=record.created_at,
+        ready=record.is_made,
+        problem=record.problem,
     )
 
 

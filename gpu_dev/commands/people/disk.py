@@ -1,4 +1,4 @@
-"""`disk create|list|show|resize|rename|delete|restore|give`."""
+"""`disk create|list|show|resize|rename|delete|restore|give|snapshot|delete-snapshot|clone`."""
 
 from itertools import islice
 from typing import Annotated
@@ -8,11 +8,13 @@ import typer
 from gpu_dev.display.local_times import local_time
 from gpu_dev.display.output import Column, Format, View, show_list, show_one
 from gpu_dev.errors import UsageError
+from gpu_dev.inputs.asking import confirmed
+from gpu_dev.inputs.ids import require_known
 from gpu_dev.inputs.requests import make_request
-from gpu_dev.options import Output
+from gpu_dev.options import Output, Yes
 from gpu_dev.session import client_for
 from gpu_dev.terminal import put
-from gpu_dev.wire.job_terms.disks import DiskChange, DiskCreate, DiskOut
+from gpu_dev.wire.job_terms.disks import DiskChange, DiskCreate, DiskOut, SnapshotCreate, SnapshotOut
 from reservation_core.domain.disks.disk_uses import DISKS_VARIABLE, is_disk_name, usual_path
 from reservation_core.domain.request_terms import size_words
 
@@ -24,11 +26,17 @@ def _jobs(disk: DiskOut) -> str:
     return ", ".join(f"{use.job} (reads)" if use.read_only else use.job for use in disk.jobs)
 
 
+def _snapshot(snapshot: SnapshotOut) -> str:
+    state = "" if snapshot.ready else f" ({snapshot.problem or 'not ready'})"
+    return f"{snapshot.name} of {local_time(snapshot.created_at)}{state}"
+
+
 _COLUMNS = (
     Column[DiskOut]("NAME", lambda disk: disk.name),
     Column[DiskOut]("STATE", lambda disk: disk.state.value),
     Column[DiskOut]("SIZE", lambda disk: size_words(disk.size)),
     Column[DiskOut]("USED", lambda disk: "" if disk.used is None else size_words(disk.used)),
+    Column[DiskOut]("SNAPSHOTS", lambda disk: str(len(disk.snapshots) or "")),
     Column[DiskOut]("JOBS", _jobs),
     Column[DiskOut]("CREATED", lambda disk: local_time(disk.created_at)),
     Column[DiskOut]("KEPT UNTIL", lambda disk: local_time(disk.kept_until)),
@@ -39,7 +47,8 @@ _DISK: View[DiskOut] = View(
 _DETAILS: View[DiskOut] = View(
     name=lambda disk: disk.name,
     columns=(
-        *_COLUMNS,
+        *(column for column in _COLUMNS if column.title != "SNAPSHOTS"),
+        Column[DiskOut]("SNAPSHOTS", lambda disk: ", ".join(map(_snapshot, disk.snapshots))),
         Column[DiskOut]("MEASURED", lambda disk: local_time(disk.measured_at)),
         Column[DiskOut]("PROBLEM", lambda disk: disk.problem or ""),
     ),
@@ -146,6 +155,69 @@ def give(
     with client_for(ctx) as client:
         disk = client.disks.change(_checked(name), make_request(DiskChange, fields, owner="--to"), user)
     put(f"{name} is now the disk {disk.name} of {to}\n")
+
+
+@app.command()
+def snapshot(
+    ctx: typer.Context,
+    name: DiskName,
+    snapshot_name: Annotated[
+        str | None, typer.Option("--name", metavar="S", help="Its name; by default the time, such as 20261127-180000.")
+    ] = None,
+    user: OfUser = None,
+) -> None:
+    """Keep what is on a disk now, to clone it later. It counts as large as the disk.
+
+    On a server whose jobs run on its own machine, a disk is copied while no job writes to it: jobs that would are
+    refused until the snapshot is ready.
+    """
+    fields = {} if snapshot_name is None else {"name": _checked(snapshot_name)}
+    with client_for(ctx) as client:
+        taken = client.disks.take_snapshot(_checked(name), make_request(SnapshotCreate, fields), user)
+    use = f"gpu-dev disk clone {name} NEW --snapshot {taken.name}"
+    put(f"The snapshot {taken.name} of {name} is being taken. Use it: {use}\n")
+
+
+@app.command()
+def delete_snapshot(
+    ctx: typer.Context,
+    name: DiskName,
+    snapshots: Annotated[list[str], typer.Argument(metavar="SNAPSHOT", help="Names of its snapshots.")],
+    user: OfUser = None,
+    yes: Yes = False,
+) -> None:
+    """Delete snapshots of a disk for good. The disk and its clones stay as they are.
+
+    It asks first: a snapshot can't be restored.
+    """
+    with client_for(ctx) as client:
+        if not yes:
+            known = [kept.name for kept in client.disks.disk(_checked(name), user).snapshots]
+            for kept in snapshots:
+                require_known(kept, known, "snapshot", f"gpu-dev disk show {name}{_of(user)}")
+            confirmed(f"Delete {', '.join(snapshots)} of {name}? Snapshots can't be restored.", yes=yes)
+        for kept in snapshots:
+            put(f"{client.disks.delete_snapshot(_checked(name), _checked(kept), user).name} is deleted\n")
+
+
+@app.command()
+def clone(
+    ctx: typer.Context,
+    name: DiskName,
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The name of the new disk.")],
+    snapshot_name: Annotated[
+        str | None, typer.Option("--snapshot", metavar="S", help="Clone what was on it when this snapshot was taken.")
+    ] = None,
+    size: Annotated[
+        str | None, typer.Option("--size", metavar="SIZE", help="How much fits on the clone; by default as much.")
+    ] = None,
+) -> None:
+    """Create a disk that begins with what is on another one, or with one of its snapshots."""
+    source = {"disk": _checked(name)} | ({} if snapshot_name is None else {"snapshot": _checked(snapshot_name)})
+    fields = {"name": _checked(new), "source": source} | ({} if size is None else {"size": size})
+    with client_for(ctx) as client:
+        disk = client.disks.create(make_request(DiskCreate, fields))
+    put(f"{disk.name} is being copied. It is ready when `gpu-dev disk show {disk.name}` says so.\n")
 
 
 def _of(user: str | None) -> str:

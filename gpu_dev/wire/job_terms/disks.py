@@ -20,9 +20,19 @@ class JobDiskOut(Struct, kw_only=True):
     read_only: bool
 
 
+class DiskSource(Struct, kw_only=True):
+    disk: str
+    snapshot: UnsetType | str | None = UNSET
+
+
 class DiskCreate(Struct, kw_only=True):
     name: str
-    size: int
+    size: UnsetType | int | None = UNSET
+    source: UnsetType | DiskSource | None = UNSET
+
+
+class SnapshotCreate(Struct, kw_only=True):
+    name: UnsetType | str | None = UNSET
 
 
 class DiskChange(Struct, kw_only=True):
@@ -36,6 +46,14 @@ class DiskUseOut(Struct, kw_only=True):
     read_only: bool
 
 
+class SnapshotOut(Struct, kw_only=True):
+    name: str
+    size: int
+    created_at: datetime
+    ready: bool
+    problem: str | None
+
+
 class DiskOut(Struct, kw_only=True):
     name: str
     state: DiskState
@@ -47,3 +65,4 @@ class DiskOut(Struct, kw_only=True):
     kept_until: datetime | None
     problem: str | None
     jobs: list[DiskUseOut]
+    snapshots: list[SnapshotOut] = []

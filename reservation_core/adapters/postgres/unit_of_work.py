@@ -25,6 +25,7 @@ from reservation_core.adapters.postgres.connection.queues import Queue
 from reservation_core.adapters.postgres.connection.shared_clock import SharedClock
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.disks.disks import Disks
+from reservation_core.adapters.postgres.disks.snapshots import Snapshots
 from reservation_core.adapters.postgres.gpu_use.gpu_health import GpuHealth
 from reservation_core.adapters.postgres.gpu_use.gpu_use import GpuUse
 from reservation_core.adapters.postgres.history.audit import Audit
@@ -250,6 +251,10 @@ class UnitOfWork:
     @cached_property
     def disks(self) -> Disks:
         return Disks(self._connection)
+
+    @cached_property
+    def snapshots(self) -> Snapshots:
+        return Snapshots(self._connection)
 
     @cached_property
     def shares(self) -> Shares:

@@ -43,13 +43,38 @@ JobDisks = Annotated[
 ]
 
 
+class DiskSource(Wire):
+    """What a clone begins with: what is on a disk of yours, or was on it when its snapshot was taken."""
+
+    disk: DiskName
+    snapshot: DiskName | None = None
+
+
 class DiskCreate(Wire):
-    """A request for a disk."""
+    """A request for a disk: an empty one of a size, or a clone of `source`, which can be larger and not smaller."""
 
     model_config = with_example(name="data", size="100Gi")
 
     name: DiskName
-    size: Annotated[Bytes, Field(description="Bytes, or text such as `100Gi`.")]
+    size: Annotated[Bytes, Field(description="Bytes, or text such as `100Gi`. A clone needs none.")] | None = None
+    source: Annotated[
+        DiskSource | None,
+        Field(exclude_if=not_, description="The disk or snapshot that is cloned; without it the disk is empty."),
+    ] = None
+
+    @model_validator(mode="after")
+    def _check_size(self) -> Self:
+        if self.size is None and self.source is None:
+            raise ValueError("name `size`, or the `source` of a clone")
+        return self
+
+
+class SnapshotCreate(Wire):
+    """A request for a snapshot. Without a name it has that of the time."""
+
+    model_config = with_example(name="before-cleaning")
+
+    name: DiskName | None = None
 
 
 class DiskChange(Wire):
@@ -78,6 +103,19 @@ class DiskUseOut(Wire):
     read_only: bool
 
 
+class SnapshotOut(Wire):
+    """What was on a disk at `created_at`. It counts as `size` bytes, the size that its disk had then.
+
+    Once it is `ready` it can be cloned; until then `problem` says why it could not be taken yet.
+    """
+
+    name: str
+    size: int
+    created_at: Time
+    ready: bool
+    problem: str | None
+
+
 class DiskOut(Wire):
     """A disk. Sizes are in bytes; `used` was on it at `measured_at`. `problem` says why it could not be made yet.
 
@@ -94,3 +132,4 @@ class DiskOut(Wire):
     kept_until: Time | None
     problem: str | None
     jobs: list[DiskUseOut]
+    snapshots: list[SnapshotOut] = Field(default_factory=list)

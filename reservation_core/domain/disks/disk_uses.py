@@ -9,6 +9,8 @@ from reservation_core.domain.sessions.secret_uses import fault_of_path
 
 MOST_DISKS: Final = 100
 """The most disks of one user, deleted ones that are still kept counted."""
+MOST_SNAPSHOTS: Final = 20
+"""The most snapshots of one disk."""
 MOST_IN_JOB: Final = 8
 """The most disks that a job has."""
 DISKS_VARIABLE: Final = "GPU_DEV_DISK_FOLDER"

@@ -20,10 +20,54 @@ class DiskInUse:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotRecord:
+    """What was on a disk at a time. It counts as `size_bytes`, the size that the disk had then."""
+
+    id: str
+    name: str
+    size_bytes: int
+    created_at: datetime
+    is_made: bool = False
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DiskCopy:
+    """A copy that is not made yet: of a disk, or of its snapshot `snapshot_id`, into a clone or a snapshot.
+
+    `target` names in words what is made. While it is copied, an `is_still` disk is written to by no job.
+    """
+
+    disk_id: str
+    size_bytes: int
+    target: str
+    is_still: bool
+    snapshot_id: str | None = None
+    clone_id: str | None = None
+    into_snapshot_id: str | None = None
+
+    @property
+    def source_id(self) -> str:
+        """The disk or snapshot that is copied."""
+        return self.snapshot_id or self.disk_id
+
+    @property
+    def target_id(self) -> str:
+        """The disk or snapshot that is made."""
+        return self.clone_id or self.into_snapshot_id or ""
+
+    def keeps_out(self, disk_id: str, *, writes: bool) -> bool:
+        """Whether no job may have this disk meanwhile, or only read it."""
+        is_source = disk_id == self.disk_id and self.snapshot_id is None
+        return self.is_still and (disk_id == self.clone_id or (is_source and writes))
+
+
+@dataclass(frozen=True, slots=True)
 class DiskRecord:
     """A disk. `used_bytes` were on it at `measured_at`; `problem` says why the store could not make it yet.
 
     The store has given it `made_bytes`, if it has made it. `uses` has the job that writes, and the first that read.
+    Snapshots are there by name.
     """
 
     id: str
@@ -38,6 +82,12 @@ class DiskRecord:
     measured_at: datetime | None = None
     problem: str | None = None
     uses: tuple[DiskInUse, ...] = ()
+    snapshots: tuple[SnapshotRecord, ...] = ()
+
+    @property
+    def bytes_with_snapshots(self) -> int:
+        """What the disk counts, with its snapshots."""
+        return self.size_bytes + sum(snapshot.size_bytes for snapshot in self.snapshots)
 
     @property
     def is_given_up(self) -> bool:
@@ -57,7 +107,13 @@ class DiskStore(Protocol):
         """Make an empty disk, or give one that is there another size. Raises DiskRefusedError."""
 
     async def remove(self, disk_id: str) -> None:
-        """Remove a disk with all that is on it; one that is not there is no error."""
+        """Remove a disk with all that is on it, or a copy that was begun; one that is not there is no error."""
+
+    async def copy(self, copy: DiskCopy) -> bool:
+        """Make a clone or a snapshot of what is on a disk; false where it is not there yet. Raises DiskRefusedError."""
+
+    async def remove_snapshot(self, snapshot_id: str) -> None:
+        """Remove a snapshot, or what was begun of it; one that is not there is no error."""
 
     async def used_bytes(self, disk_id: str) -> int | None:
         """How much is on a disk; None where that is not known."""

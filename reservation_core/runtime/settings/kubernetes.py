@@ -33,6 +33,8 @@ class KubernetesSettings(Section):
     agent_port: Annotated[int, Field(ge=1, le=65_535)] | None = None
     # The StorageClass of users' disks; every node with GPUs must reach its volumes. None: users have no disks.
     disk_class: Annotated[str, Field(pattern=r"^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$")] | None = None
+    # The VolumeSnapshotClass of disks' snapshots. None: users take no snapshots.
+    snapshot_class: Annotated[str, Field(pattern=r"^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$")] | None = None
     # With ReadWriteOnce, jobs that have a disk at the same time must be on one node.
     disk_access: Literal["ReadWriteMany", "ReadWriteOnce"] = "ReadWriteMany"
 

@@ -86,21 +86,22 @@ async def require_room(
     *,
     advice: str,
     but: str = "",
+    is_disk: bool = True,
 ) -> None:
-    """Require room for a disk of this size beside all others. `but`: a disk that does not count.
+    """Require room for a disk, or a snapshot, of this size beside all others. `but`: a disk that does not count.
 
     The user is locked. `advice` begins the sentence that says what can be done. Raises LimitExceededError.
     """
     disks, others = await uow.disks.totals(owner.user_id, but)
-    if disks >= MOST_DISKS:
+    if is_disk and disks >= MOST_DISKS:
         raise LimitExceededError(
             f"{owner.has} {MOST_DISKS} disks, deleted ones that are still kept counted. No more are allowed. Delete"
             f" one and wait until it is removed: `gpu-dev disk list --deleted{owner.option}` shows when."
         )
     if others + size_bytes > bounds.user_bytes:
         raise LimitExceededError(
-            f"{owner.whose} disks would have {size_words(others + size_bytes)} together, deleted ones that are still"
-            f" kept counted; at most {size_words(bounds.user_bytes)} are allowed."
+            f"{owner.whose} disks would have {size_words(others + size_bytes)} together, snapshots and deleted disks"
+            f" that are still kept counted; at most {size_words(bounds.user_bytes)} are allowed."
             f" {advice}, or {_more_room(principal, 'USER_BYTES')}."
         )
     in_all = await uow.disks.bytes_in_all(but)

@@ -16,7 +16,7 @@ from reservation_core.domain.errors import (
 )
 from reservation_core.domain.event_kinds import PeopleEventKind
 from reservation_core.domain.request_terms import size_words
-from reservation_core.ports.disks.disks import DiskRecord
+from reservation_core.ports.disks.disks import DiskCopy, DiskRecord
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.wakeups import Channel
@@ -49,7 +49,7 @@ async def create_disk(
     record = await uow.disks.add(ids.new_id("disk"), owner.user_id, name, size_bytes, now)
     if record is None:
         raise NameTakenError(f"You have a disk {name} already. Choose another name, or resize that disk.")
-    await _append(uow, principal, owner, PeopleEventKind.DISK_CREATED, record, now)
+    await append_event(uow, principal, owner, PeopleEventKind.DISK_CREATED, record, now)
     return record
 
 
@@ -72,7 +72,7 @@ async def change_disk(
     await uow.disks.lock_users(owner.user_id, heir.user_id)  # names are given one after the other
     if changes.owner is not None:
         await require_enabled(uow, heir)
-    record = await _require(uow, owner, name)
+    record = await require_disk(uow, owner, name)
     changed = replace(
         record,
         user_id=heir.user_id,
@@ -84,9 +84,10 @@ async def change_disk(
         _require_unused(record)
     if is_handed_over or changed.size_bytes > record.size_bytes:
         advice = heir.makes_room if is_handed_over else SMALLER_SIZE
-        await require_room(uow, principal, heir, changed.size_bytes, bounds, but=record.id, advice=advice)
-    # A size that the cluster refused may be taken back.
-    least = record.size_bytes if record.problem is None else record.made_bytes or 0
+        await require_room(uow, principal, heir, changed.bytes_with_snapshots, bounds, but=record.id, advice=advice)
+    least = record.size_bytes
+    if changed.size_bytes < least and record.problem is not None and not await _is_copied(uow, record):
+        least = record.made_bytes or 0  # a size that the cluster refused may be taken back
     if changed.size_bytes < least:
         raise LimitExceededError(
             f"The disk {name} has {size_words(least)}, and disks can't be made smaller. Create a"
@@ -99,11 +100,11 @@ async def change_disk(
     await uow.disks.change(changed, now)
     if is_handed_over:
         for subject in (owner, heir):
-            await _append(
+            await append_event(
                 uow, principal, subject, PeopleEventKind.DISK_HANDED_OVER, changed, now, to=heir.name, was=record.name
             )
     else:
-        await _append(uow, principal, owner, PeopleEventKind.DISK_CHANGED, changed, now)
+        await append_event(uow, principal, owner, PeopleEventKind.DISK_CHANGED, changed, now)
     if changed.size_bytes > record.size_bytes and record.state is DiskState.READY:
         changed = replace(changed, state=DiskState.RESIZING)
     return changed
@@ -117,11 +118,19 @@ async def delete_disk(
     Raises ForbiddenError, NotFoundError and DiskInUseError.
     """
     owner = await find_owner(uow, principal, user)
-    record = await _require(uow, owner, name)
+    record = await require_disk(uow, owner, name)
     _require_unused(record)
+    for copy in await uow.snapshots.copies_of([record.id]):
+        if copy.disk_id == record.id:
+            raise DiskInUseError(
+                f"The disk {name} is being copied into {copy.target}. Wait until that is ready, or delete it first."
+            )
+        # Nothing is on it: it is given up, and goes at once.
+        record = replace(record, problem=record.problem or "It was deleted before it was copied.")
+        await uow.disks.note_failure(record.id, record.problem, now)
     deleted = replace(record, state=DiskState.DELETED, deleted_at=now)
     await uow.disks.change(deleted, now)
-    await _append(uow, principal, owner, PeopleEventKind.DISK_DELETED, record, now)
+    await append_event(uow, principal, owner, PeopleEventKind.DISK_DELETED, record, now)
     return deleted
 
 
@@ -149,8 +158,8 @@ async def restore_disk(
         advice = "Create a smaller disk instead"
         await require_room(uow, principal, owner, record.size_bytes, bounds, but=record.id, advice=advice)
     await uow.disks.change(replace(record, deleted_at=None), now)
-    await _append(uow, principal, owner, PeopleEventKind.DISK_RESTORED, record, now)
-    return await _require(uow, owner, name)
+    await append_event(uow, principal, owner, PeopleEventKind.DISK_RESTORED, record, now)
+    return await require_disk(uow, owner, name)
 
 
 async def find_disks(uow: UnitOfWork, user_id: int, uses: Sequence[DiskUse], *, runs: bool) -> tuple[DiskUse, ...]:
@@ -165,8 +174,12 @@ async def find_disks(uow: UnitOfWork, user_id: int, uses: Sequence[DiskUse], *, 
         raise UnknownDiskError(
             f"You have no disk {' or '.join(missing)}. Create it with `gpu-dev disk create {missing[0]} --size 100Gi`."
         )
+    copies = await uow.snapshots.copies_of([disk.id for disk in found.values()])
     for use in uses:
         disk = found[use.name]
+        for copy in copies:
+            if copy.keeps_out(disk.id, writes=not use.read_only):
+                raise DiskInUseError(_copied_words(disk, copy))
         writers = [other.job for other in disk.uses if not other.read_only]
         if writers and not use.read_only:
             raise DiskInUseError(
@@ -194,7 +207,24 @@ async def _locked(uow: UnitOfWork, user_id: int, names: Collection[str]) -> dict
     return found
 
 
-async def _require(uow: UnitOfWork, owner: DiskOwner, name: str) -> DiskRecord:
+async def _is_copied(uow: UnitOfWork, record: DiskRecord) -> bool:
+    """Whether a disk is made by a copy, and has nothing on it yet."""
+    return any(copy.clone_id == record.id for copy in await uow.snapshots.copies_of([record.id]))
+
+
+def _copied_words(disk: DiskRecord, copy: DiskCopy) -> str:
+    wait = f"`gpu-dev disk show {disk.name}` says when it is ready."
+    if copy.clone_id == disk.id:
+        why = f" {disk.problem}" if disk.problem else ""
+        return f"The disk {disk.name} is not copied yet.{why} {wait}"
+    return (
+        f"The disk {disk.name} is being copied into {copy.target}, and no job writes to it meanwhile. Submit this job"
+        f" when that is ready, or let it only read: `--disk {disk.name}:ro`."
+    )
+
+
+async def require_disk(uow: UnitOfWork, owner: DiskOwner, name: str) -> DiskRecord:
+    """A user's disk, locked. Raises NotFoundError."""
     await uow.disks.lock(owner.user_id, [name])
     record = await uow.disks.named(owner.user_id, name)
     if record is None:
@@ -210,7 +240,7 @@ def _require_unused(record: DiskRecord) -> None:
         )
 
 
-async def _append(
+async def append_event(
     uow: UnitOfWork,
     principal: Principal,
     owner: DiskOwner,
@@ -219,6 +249,7 @@ async def _append(
     now: datetime,
     **more: str,
 ) -> None:
+    """Note what was done with a disk in the audit log."""
     data = {"user": owner.name, "disk": record.id, "name": record.name, "size": record.size_bytes, **more}
     await uow.events.append(actor=principal.user, kind=kind, at=now, subject=f"user:{owner.name}", data=data)
     uow.wake(Channel.EVENTS)

@@ -1,9 +1,12 @@
 """Bring the cluster's disks to what the rows say: made, resized, removed; and take them from jobs that have ended.
 
+Snapshots are removed here, too, those of a disk before the disk; `copy_disks` makes them.
+
 A row is stored before the cluster makes anything for it, and removed after the cluster has removed all of it. So a
 process that is killed at any moment leaves work for the next look, and nothing that no row knows.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -22,25 +25,31 @@ _SYSTEM: Final = "system"
 class DiskRules:
     """Deleted disks are kept for `kept`; disks in use are measured every `measured_every`.
 
-    What failed with a disk is tried again after `rest`.
+    What failed with a disk is tried again after `rest`. What the cluster has begun is looked at after `pending_rest`.
     """
 
     kept: timedelta
     rest: timedelta = timedelta(minutes=1)
+    pending_rest: timedelta = timedelta(seconds=5)
     measured_every: timedelta = timedelta(minutes=1)
 
 
-async def settle_disks(uow_factory: UnitOfWorkFactory, store: DiskStore, clock: Clock, rules: DiskRules) -> int:
-    """Settle some disks; returns how many were made, resized or removed.
+async def settle_disks(
+    uow_factory: UnitOfWorkFactory, store: DiskStore, clock: Clock, rules: DiskRules, copying: Collection[str] = ()
+) -> int:
+    """Settle some disks and snapshots; returns how many were made, resized or removed.
 
-    Raises what the store raises; that disk then rests, so that the next look begins with others.
+    What is `copying` is left alone. Raises what the store raises; that disk then rests, so that the next look begins
+    with others.
     """
     now = clock.now()
     deleted_before = now - rules.kept
     async with uow_factory(one_statement=True) as uow:
         due = await uow.disks.to_settle(deleted_before, now - rules.rest, _BATCH)
-    settled = 0
+    settled = await _remove_snapshots(uow_factory, store, clock, now - rules.rest, copying)
     for disk in due:
+        if disk.id in copying:
+            continue
         try:
             settled += await _settle(uow_factory, store, clock, disk, deleted_before)
         except Exception as error:
@@ -63,14 +72,43 @@ async def _settle(
                 await uow.disks.note_made(disk.id, disk.size_bytes)
             return True
         case DiskStep.REMOVE:
-            async with uow_factory(one_statement=True) as uow:
+            async with uow_factory() as uow:
                 is_to_go = await uow.disks.begin_removal(disk.id, deleted_before)
+                snapshots = await uow.snapshots.begin_removal_of_all(disk.id) if is_to_go else []
             if is_to_go:
+                for snapshot_id in snapshots:
+                    await _remove_snapshot(uow_factory, store, snapshot_id)
                 await store.remove(disk.id)
                 await _forget(uow_factory, clock, disk)
             return is_to_go
         case None:
             return False
+
+
+async def _remove_snapshots(
+    uow_factory: UnitOfWorkFactory, store: DiskStore, clock: Clock, failed_before: datetime, copying: Collection[str]
+) -> int:
+    async with uow_factory(one_statement=True) as uow:
+        due = await uow.snapshots.to_remove(failed_before, _BATCH)
+    removed = 0
+    for snapshot_id in due:
+        if snapshot_id in copying:
+            continue
+        try:
+            await _remove_snapshot(uow_factory, store, snapshot_id)
+            removed += 1
+        except Exception as error:
+            async with uow_factory(one_statement=True) as uow:
+                await uow.snapshots.note_failure(snapshot_id, None, clock.now())
+            if not isinstance(error, DiskRefusedError):
+                raise
+    return removed
+
+
+async def _remove_snapshot(uow_factory: UnitOfWorkFactory, store: DiskStore, snapshot_id: str) -> None:
+    await store.remove_snapshot(snapshot_id)
+    async with uow_factory(one_statement=True) as uow:
+        await uow.snapshots.remove(snapshot_id)
 
 
 async def measure_disks(uow_factory: UnitOfWorkFactory, store: DiskStore, clock: Clock, rules: DiskRules) -> None:

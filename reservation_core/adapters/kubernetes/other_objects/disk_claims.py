@@ -1,7 +1,12 @@
-"""Disks of a cluster: a PersistentVolumeClaim each, of the class that an administrator named, by the disk's id."""
+"""Disks of a cluster: a PersistentVolumeClaim each, of the class that an administrator named, by the disk's id.
 
+Their snapshots are VolumeSnapshots, by their ids; a clone is a claim that names what its volume begins with.
+"""
+
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from reservation_core.adapters.kubernetes.api_server.errors import (
     ApiServerError,
@@ -10,22 +15,30 @@ from reservation_core.adapters.kubernetes.api_server.errors import (
     InvalidError,
     ObjectNotFoundError,
 )
+from reservation_core.adapters.kubernetes.api_server.plain_json import as_mapping
 from reservation_core.adapters.kubernetes.api_server.refusals import explained, unavailable
 from reservation_core.adapters.kubernetes.api_server.retries import MERGE_PATCH, ONLY_METADATA, Transport
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.disks.disks import DiskRefusedError
+from reservation_core.ports.disks.disks import DiskCopy, DiskRefusedError
 
 _CLAIMS = "persistentvolumeclaims"
+_SNAPSHOTS = "volumesnapshots"
+_GROUP = "snapshot.storage.k8s.io"
 _LABEL = "gpu-dev/disk"
+_MOST_WORDS = 400
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimRules:
-    """Where claims are, the StorageClass of their volumes, and how nodes may have a volume (`accessModes`)."""
+    """Where claims are, the StorageClass of their volumes, and how nodes may have a volume (`accessModes`).
+
+    `snapshot_class` is the VolumeSnapshotClass of snapshots.
+    """
 
     namespace: str
     storage_class: str
     access: str
+    snapshot_class: str | None = None
 
 
 class DiskClaims:
@@ -35,6 +48,7 @@ class DiskClaims:
         self._transport = transport
         self._rules = rules
         self._path = f"/api/v1/namespaces/{rules.namespace}/{_CLAIMS}"
+        self._snapshots = f"/apis/{_GROUP}/v1/namespaces/{rules.namespace}/{_SNAPSHOTS}"
 
     async def make(self, disk_id: str, size_bytes: int) -> None:
         """Create a claim, or ask for another size of one that is there. Raises DiskRefusedError."""
@@ -52,6 +66,20 @@ class DiskClaims:
         with explained("delete", _CLAIMS, self._rules.namespace), suppress(ObjectNotFoundError):
             await self._transport.request("DELETE", f"{self._path}/{disk_id}")
 
+    async def copy(self, copy: DiskCopy) -> bool:
+        """Take a VolumeSnapshot, or create a claim that begins with a disk or a snapshot.
+
+        False until the snapshot can be used, or the claim has its volume. Raises DiskRefusedError.
+        """
+        if copy.clone_id is None:
+            return await self._snapshot(copy)
+        return await self._clone(copy)
+
+    async def remove_snapshot(self, snapshot_id: str) -> None:
+        """Delete a VolumeSnapshot. What becomes of the stored data is up to its class."""
+        with explained("delete", _SNAPSHOTS, self._rules.namespace), suppress(ObjectNotFoundError):
+            await self._transport.request("DELETE", f"{self._snapshots}/{snapshot_id}")
+
     async def used_bytes(self, disk_id: str) -> int | None:  # noqa: ARG002 -- as other stores have it
         """Not known, and not needed: a volume takes no more than its size."""
         return None
@@ -59,6 +87,54 @@ class DiskClaims:
     async def close(self) -> None:
         """Close the connections."""
         await self._transport.close()
+
+    async def _snapshot(self, copy: DiskCopy) -> bool:
+        body = {
+            "apiVersion": f"{_GROUP}/v1",
+            "kind": "VolumeSnapshot",
+            "metadata": {"name": copy.target_id, "labels": {_LABEL: copy.disk_id}},
+            "spec": {
+                "volumeSnapshotClassName": self._rules.snapshot_class,
+                "source": {"persistentVolumeClaimName": copy.disk_id},
+            },
+        }
+        try:
+            made = await self._created(self._snapshots, body, copy.target_id)
+        except ObjectNotFoundError as error:
+            raise DiskRefusedError(
+                f"The cluster can't take snapshots: {error.message}. An administrator has to install"
+                f" the VolumeSnapshots of {_GROUP}/v1 and their controller, and a driver that takes them."
+            ) from error
+        except ApiServerError as error:
+            raise self._refusal(error, "create", copy.target_id, _SNAPSHOTS) from error
+        status = as_mapping(made.get("status"))
+        if (fault := as_mapping(status.get("error")).get("message")) is not None and not status.get("readyToUse"):
+            raise DiskRefusedError(
+                f"The cluster could not take it yet: {str(fault)[:_MOST_WORDS]}. An administrator finds more at the"
+                f" VolumeSnapshot {copy.target_id}."
+            )
+        return status.get("readyToUse") is True
+
+    async def _clone(self, copy: DiskCopy) -> bool:
+        source = {"kind": "PersistentVolumeClaim", "name": copy.disk_id}
+        if copy.snapshot_id is not None:
+            source = {"apiGroup": _GROUP, "kind": "VolumeSnapshot", "name": copy.snapshot_id}
+        body = self._claim(copy.target_id, copy.size_bytes)
+        body["spec"]["dataSource"] = source
+        try:
+            made = await self._created(self._path, body, copy.target_id)
+        except ApiServerError as error:
+            raise self._refusal(error, "create", copy.target_id) from error
+        if as_mapping(as_mapping(made.get("spec")).get("dataSource")).get("name") != source["name"]:
+            raise DiskRefusedError("The cluster has made it empty. Delete this disk, and clone the other one again.")
+        return as_mapping(made.get("status")).get("phase") == "Bound"
+
+    async def _created(self, path: str, body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+        """The object, created now or before."""
+        try:
+            return await self._transport.request("POST", path, body=body)
+        except ConflictError:
+            return await self._transport.request("GET", f"{path}/{name}")
 
     async def _resize(self, disk_id: str, size_bytes: int) -> None:
         body = {"spec": {"resources": _room(size_bytes)}}
@@ -69,7 +145,7 @@ class DiskClaims:
         except ApiServerError as error:
             raise self._refusal(error, "patch", disk_id) from error
 
-    def _claim(self, disk_id: str, size_bytes: int) -> dict[str, object]:
+    def _claim(self, disk_id: str, size_bytes: int) -> dict[str, Any]:
         return {
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",
@@ -81,7 +157,9 @@ class DiskClaims:
             },
         }
 
-    def _refusal(self, error: ApiServerError, verb: str, disk_id: str) -> DiskRefusedError | ClusterUnavailableError:
+    def _refusal(
+        self, error: ApiServerError, verb: str, disk_id: str, resource: str = _CLAIMS
+    ) -> DiskRefusedError | ClusterUnavailableError:
         """What a refused claim means: the size can't be had now, or we may not ask."""
         named = isinstance(error, ApiServerForbidsError) and f'"{disk_id}" is forbidden' in error.message
         if isinstance(error, InvalidError) or named:
@@ -89,7 +167,7 @@ class DiskClaims:
                 f"The cluster refuses it: {error.message}. Ask for another size, or ask an administrator, who knows "
                 f"the storage class {self._rules.storage_class} and the quota of the namespace {self._rules.namespace}."
             )
-        return unavailable(error, verb, _CLAIMS, self._rules.namespace)
+        return unavailable(error, verb, resource, self._rules.namespace)
 
 
 def _room(size_bytes: int) -> dict[str, object]:

@@ -1,25 +1,33 @@
 """Disks of the local cluster: a folder each, `disks/<id>` below the home, which pods reach by links.
 
 A folder has no quota: how much is on it is measured, and a job that would write to a disk with too much on it is
-refused.
+refused. A snapshot is a folder beside them, `disks/<its id>`. What is copied has another name until it is complete.
 """
 
 import asyncio
+import errno
+import fcntl
 import os
 import shutil
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from typing import ParamSpec, TypeVar
 
+from reservation_core.adapters.local.disks.tree_copies import TreeCopy, TreeRefusedError
 from reservation_core.domain.disks.disk_uses import DiskUse
 from reservation_core.domain.model import Reason, ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError, PodNotNowError
-from reservation_core.ports.disks.disks import DiskRefusedError
+from reservation_core.ports.disks.disks import DiskCopy, DiskRefusedError
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _FOLDER = "disks"
+_PART = ".part-"
+_LOCK = ".copying"
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _BLOCK = 512  # what st_blocks counts
 _GIB = 2**30
 
@@ -37,6 +45,18 @@ class DiskFolders:
     async def remove(self, disk_id: str) -> None:
         """Remove the folder of a disk with all that is in it."""
         await _in_thread(self._remove, disk_id)
+
+    async def copy(self, copy: DiskCopy) -> bool:
+        """Copy the folder of a disk or snapshot; false while another process copies. Raises DiskRefusedError."""
+        stop = Event()
+        try:
+            return await _in_thread(self._copy, copy, stop)
+        finally:
+            stop.set()  # cancelled: the thread does not go on for itself
+
+    async def remove_snapshot(self, snapshot_id: str) -> None:
+        """Remove the folder of a snapshot."""
+        await self.remove(snapshot_id)
 
     async def used_bytes(self, disk_id: str) -> int | None:
         """How much the files of a disk take; None where the folder is missing."""
@@ -56,16 +76,72 @@ class DiskFolders:
         (self._folder / disk_id).mkdir(mode=0o700, exist_ok=True)
 
     def _remove(self, disk_id: str) -> None:
-        root = self._folder / disk_id
-        if not root.exists():
-            return
-        # Jobs make folders read-only, as caches of modules are. Links are removed, and not followed.
-        root.chmod(0o700)
-        for path, folders, _ in os.walk(root):
-            for name in folders:
-                if not (folder := Path(path, name)).is_symlink():
-                    folder.chmod(0o700)
-        shutil.rmtree(root)
+        part = self._part(disk_id)
+        if part.exists():
+            with self._copying() as is_ours:
+                if not is_ours:
+                    raise DiskRefusedError("It is still being copied, and is removed afterwards.")
+                _remove_tree(part)
+        _remove_tree(self._folder / disk_id)
+
+    def _copy(self, copy: DiskCopy, stop: Event) -> bool:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._copying() as is_ours:
+            if is_ours:
+                self._copy_alone(copy, stop)
+            return is_ours
+
+    def _copy_alone(self, copy: DiskCopy, stop: Event) -> None:
+        source, target, part = self._folder / copy.source_id, self._folder / copy.target_id, self._part(copy.target_id)
+        if target.exists():
+            try:
+                target.rmdir()  # made by a process that knows no copies, or a copy of an empty disk
+            except OSError as problem:
+                if problem.errno != errno.ENOTEMPTY:
+                    raise
+                return  # complete, and then the process was killed
+        self._require_room(source, copy.size_bytes)
+        _remove_tree(part)
+        part.mkdir(mode=0o700)
+        try:
+            TreeCopy(copy.size_bytes, stop).make(source, part)
+        except TreeRefusedError as refusal:
+            _remove_tree(part)
+            raise DiskRefusedError(str(refusal)) from refusal
+        except OSError as problem:
+            _remove_tree(part)
+            if problem.errno not in _FULL:
+                raise
+            raise DiskRefusedError("The server's file system became full. Ask an administrator for room.") from problem
+        part.rename(target)
+        _make_durable(self._folder)
+
+    def _require_room(self, source: Path, size_bytes: int) -> None:
+        used, free = _size(source), shutil.disk_usage(self._folder).free
+        if used > size_bytes:
+            raise DiskRefusedError("There is more on the disk than its size. Make the disk larger, or remove files.")
+        if used > free:
+            raise DiskRefusedError(
+                f"The server's file system has {free / _GIB:.1f} GiB left, and {used / _GIB:.1f} GiB are to be copied."
+                " Ask an administrator for room."
+            )
+
+    def _part(self, disk_id: str) -> Path:
+        return self._folder / f"{_PART}{disk_id}"
+
+    @contextmanager
+    def _copying(self) -> Iterator[bool]:
+        """Whether no other process copies; none does until this ends, and a killed one lets go."""
+        lock = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
+        finally:
+            os.close(lock)
 
     def _used_bytes(self, disk_id: str) -> int | None:
         folder = self._folder / disk_id
@@ -85,6 +161,26 @@ def link_disks(home: Path, links: Path, uses: Collection[DiskUse]) -> None:
         link = links / use.path.lstrip("/")
         link.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         link.symlink_to(folder, target_is_directory=True)
+
+
+def _remove_tree(root: Path) -> None:
+    if not root.exists():
+        return
+    # Jobs make folders read-only, as caches of modules are. Links are removed, and not followed.
+    root.chmod(0o700)
+    for path, folders, _ in os.walk(root):
+        for name in folders:
+            if not (folder := Path(path, name)).is_symlink():
+                folder.chmod(0o700)
+    shutil.rmtree(root)
+
+
+def _make_durable(folder: Path) -> None:
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _size(folder: Path) -> int:

@@ -9,7 +9,7 @@ from sqlalchemy import Row
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.disks.disk_life import state_of
 from reservation_core.domain.disks.disk_uses import DiskUse
-from reservation_core.ports.disks.disks import DiskInUse, DiskRecord
+from reservation_core.ports.disks.disks import DiskInUse, DiskRecord, SnapshotRecord
 
 
 class Disks(StatementRunner):
@@ -20,7 +20,7 @@ class Disks(StatementRunner):
         await self._run("lock_users_of_disks", user_ids=list(user_ids))
 
     async def totals(self, user_id: int, but: str = "") -> tuple[int, int]:
-        """How many disks a locked user has, and of how many bytes together, without the disk `but`."""
+        """How many disks a locked user has, and of how many bytes with snapshots, without the disk `but`."""
         row = (await self._run("disk_totals_of", user_id=user_id, but=but)).one()
         return row.disks, row.bytes
 
@@ -111,6 +111,10 @@ class Disks(StatementRunner):
         await self._run("note_disk_use", id=disk_id, used_bytes=used_bytes, now=now)
 
 
+def _snapshot(stored: dict[str, Any]) -> SnapshotRecord:
+    return SnapshotRecord(**{**stored, "created_at": datetime.fromisoformat(stored["created_at"])})
+
+
 def _record(row: Row[Any]) -> DiskRecord:
     return DiskRecord(
         id=row.id,
@@ -125,4 +129,5 @@ def _record(row: Row[Any]) -> DiskRecord:
         measured_at=row.measured_at,
         problem=row.problem,
         uses=tuple(DiskInUse(job, read_only) for job, read_only in row.uses),
+        snapshots=tuple(_snapshot(stored) for stored in row.snapshots),
     )

@@ -5,27 +5,29 @@
 SELECT id FROM users WHERE id = ANY(CAST(:user_ids AS bigint[])) ORDER BY id FOR NO KEY UPDATE;
 
 -- name: disk_totals_of
--- What a user's disks are together, without one of them and without those that were given up.
-SELECT count(*) AS disks, CAST(coalesce(sum(size_bytes), 0) AS bigint) AS bytes
-FROM disks WHERE user_id = :user_id AND id <> :but AND NOT given_up;
+-- What a user's disks are together, their snapshots counted, without one of them and without those that were given up.
+SELECT count(*) AS disks, CAST(coalesce(sum(d.size_bytes + (
+           SELECT coalesce(sum(s.size_bytes), 0) FROM disk_snapshots s WHERE s.disk_id = d.id)), 0) AS bigint) AS bytes
+FROM disks d WHERE d.user_id = :user_id AND d.id <> :but AND NOT d.given_up;
 
 -- name: lock_room_for_disks
 -- Let what adds to the size of all disks come one after the other: the next statement's snapshot is newer than the lock.
 SELECT pg_advisory_xact_lock(hashtextextended('room for disks', 0));
 
 -- name: disk_bytes_in_all
--- What all users' disks are together, without one of them and without those that were given up.
-SELECT CAST(coalesce(sum(size_bytes), 0) AS bigint) AS bytes FROM disks WHERE id <> :but AND NOT given_up;
+-- What all users' disks are together, their snapshots counted, without one of them and without those that were given up.
+SELECT CAST(coalesce((SELECT sum(size_bytes) FROM disks WHERE id <> :but AND NOT given_up), 0)
+          + coalesce((SELECT sum(size_bytes) FROM disk_snapshots WHERE disk_id <> :but), 0) AS bigint) AS bytes;
 
 -- name: add_disk
 -- Store a disk that is to be made.
 INSERT INTO disks (id, user_id, name, size_bytes, created_at) VALUES (:id, :user_id, :name, :size_bytes, :now)
 ON CONFLICT (user_id, name COLLATE "C") WHERE deleted_at IS NULL DO NOTHING
-RETURNING *, CAST('[]' AS jsonb) AS uses;
+RETURNING *, CAST('[]' AS jsonb) AS uses, CAST('[]' AS jsonb) AS snapshots;
 
 -- name: disks_of
 -- One user's disks after a name and an id, in order, with the jobs that have them: those that are not deleted, or those.
-SELECT d.*, jobs_of_disk(d.id) AS uses FROM disks d
+SELECT d.*, jobs_of_disk(d.id) AS uses, snapshots_of_disk(d.id) AS snapshots FROM disks d
 WHERE d.user_id = :user_id AND (d.deleted_at IS NOT NULL) = :deleted
   AND (d.name COLLATE "C" > :name OR (d.name COLLATE "C" = :name AND d.id > :id))
 ORDER BY d.name COLLATE "C", d.id LIMIT :limit;
@@ -37,13 +39,13 @@ ORDER BY id FOR NO KEY UPDATE;
 
 -- name: disk_named
 -- One user's disk of a name, or the last deleted one, with the jobs that have it.
-SELECT d.*, jobs_of_disk(d.id) AS uses FROM disks d
+SELECT d.*, jobs_of_disk(d.id) AS uses, snapshots_of_disk(d.id) AS snapshots FROM disks d
 WHERE d.user_id = :user_id AND d.name COLLATE "C" = :name AND (d.deleted_at IS NOT NULL) = :deleted
 ORDER BY d.deleted_at DESC NULLS LAST, d.id LIMIT 1;
 
 -- name: disks_named
 -- One user's disks of these names that are not deleted, with the jobs that have them.
-SELECT d.*, jobs_of_disk(d.id) AS uses FROM disks d
+SELECT d.*, jobs_of_disk(d.id) AS uses, snapshots_of_disk(d.id) AS snapshots FROM disks d
 WHERE d.user_id = :user_id AND d.deleted_at IS NULL AND d.name COLLATE "C" = ANY(CAST(:names AS text[]))
 ORDER BY d.id;
 
@@ -86,14 +88,15 @@ WITH locked AS MATERIALIZED (
 UPDATE disks d SET given_back_at = :now WHERE d.id IN (SELECT disk_id FROM ended);
 
 -- name: disks_to_settle
--- Disks that the cluster has to make or to give another size, and those to remove: deleted so long ago, or given up. Where
+-- Disks that the cluster has to make, not by a copy, or to give another size, and those to remove: deleted so long ago, or given up. Where
 -- that failed, not before a while has gone by.
-(SELECT *, CAST('[]' AS jsonb) AS uses FROM disks
+(SELECT *, CAST('[]' AS jsonb) AS uses, CAST('[]' AS jsonb) AS snapshots FROM disks
  WHERE deleted_at IS NULL AND (made_bytes IS NULL OR made_bytes <> size_bytes)
+   AND (made_bytes IS NOT NULL OR NOT EXISTS (SELECT FROM disk_copies c WHERE c.clone_id = disks.id))
    AND (failed_at IS NULL OR failed_at < :failed_before)
  ORDER BY failed_at NULLS FIRST, id LIMIT :limit)
 UNION ALL
-(SELECT *, CAST('[]' AS jsonb) AS uses FROM disks
+(SELECT *, CAST('[]' AS jsonb) AS uses, CAST('[]' AS jsonb) AS snapshots FROM disks
  WHERE (deleted_at <= :deleted_before OR given_up)
    AND (failed_at IS NULL OR failed_at < :failed_before)
  ORDER BY failed_at NULLS FIRST, deleted_at LIMIT :limit);

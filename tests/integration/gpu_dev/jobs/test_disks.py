@@ -105,3 +105,37 @@ def test_a_disk_is_given_to_another_user_with_what_is_on_it(system: System) -> N
     deleted = system.cli("disk", "delete", "answers", "--user", "bob", who="admin")
     assert "gpu-dev disk restore answers --user bob" in deleted.stdout
     assert system.cli("disk", "restore", "answers", "--user", "bob", who="admin").returncode == 0
+
+
+WRITE = "cd $GPU_DEV_DISK_FOLDER/disks/data"
+
+
+def is_taken(system: System, name: str, disk: str = "data") -> bool:
+    return any(taken["name"] == name and taken["ready"] for taken in disk_of(system, disk)["snapshots"])
+
+
+def test_a_snapshot_keeps_what_was_on_the_disk_and_is_cloned(system: System) -> None:
+    made(system)
+    system.cli(
+        *RUN, "--disk", "data", "--", "sh", "-c", f"{WRITE}; echo 41 > answer; ln answer again; ln -s answer link"
+    )
+    taken = system.cli("disk", "snapshot", "data", "--name", "first")
+    assert taken.returncode == 0, taken.stderr
+    eventually_sync(lambda: is_taken(system, "first"))
+    changed = system.cli(*RUN, "--disk", "data", "--", "sh", "-c", f"{WRITE}; echo 42 > answer")
+    assert changed.returncode == 0, changed.stderr
+    assert system.cli("disk", "clone", "data", "now").returncode == 0
+    assert system.cli("disk", "clone", "data", "then", "--snapshot", "first", "--size", "2Gi").returncode == 0
+    for name, says in (("now", "42"), ("then", "41")):
+        eventually_sync(lambda name=name: disk_of(system, name)["state"] == "ready")
+        read = system.cli(
+            *RUN, "--disk", name, "--", "sh", "-c", f"cd $GPU_DEV_DISK_FOLDER/disks/{name}; cat link again"
+        )
+        assert read.stdout == f"{says}\n{says}\n", read.stderr
+    assert disk_of(system, "then")["size"] == 2 * 2**30
+    assert "first of " in system.cli("disk", "show", "data").stdout
+    asked = system.cli("disk", "delete-snapshot", "data", "first")
+    assert "Add --yes" in asked.stderr
+    deleted = system.cli("disk", "delete-snapshot", "data", "first", "--yes")
+    assert (deleted.returncode, deleted.stdout) == (0, "first is deleted\n"), deleted.stderr
+    assert disk_of(system)["snapshots"] == []

@@ -1,0 +1,1 @@
+"""Snapshots and clones of disks."""
