@@ -1,7 +1,7 @@
 """Make snapshots and clones in the cluster, one after the other. A copy of much takes long; all else goes on meanwhile.
 
-What is asked for is stored before anything is made, and what is made counts only once it is complete: a process that is
-killed leaves a copy that the next look begins anew.
+A request is stored before anything is made, and a copy counts only once it is complete: a process that is killed leaves
+a copy that the next look begins anew.
 """
 
 from collections.abc import Collection

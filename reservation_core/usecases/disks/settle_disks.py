@@ -39,8 +39,8 @@ async def settle_disks(
 ) -> int:
     """Settle some disks and snapshots; returns how many were made, resized or removed.
 
-    What is `copying` is left alone. Raises what the store raises; that disk then rests, so that the next look begins
-    with others.
+    Targets of `copying` are left alone. Raises what the store raises; that disk then rests, so that the next look
+    begins with others.
     """
     now = clock.now()
     deleted_before = now - rules.kept

@@ -23,9 +23,10 @@ from reservation_core.adapters.local.inventory import LocalInventory
 from reservation_core.domain.model import PodName, PodPhase, PodSpec, PodStatus, PodWorkload
 from reservation_core.domain.sessions.secret_uses import PodSecret, SecretUse
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.disks.disks import DiskRefusedError
+from reservation_core.ports.disks.disks import DiskCopy, DiskRefusedError
 from reservation_core.ports.sessions.pod_streams import NoTerminalError, PortClosedError, Program, TerminalSize
 from tests.kubernetes.api_server import ApiServer, make_namespace
+from tests.kubernetes.custom_kinds import define_kind, remove_kind
 from tests.programs.ports import own_port
 from tests.waiting import eventually
 
@@ -151,12 +152,24 @@ async def process_reservations(this: Installation) -> None:
 
 
 async def keep_a_disk(this: Installation) -> None:
-    """Make a disk, ask for another size, which is refused before its first use, and remove it."""
-    claims = DiskClaims(this.transport, ClaimRules(WORKLOADS, "standard", "ReadWriteMany"))
+    """Make a disk, ask for another size, which is refused before its first use, copy it, and remove all."""
+    claims = DiskClaims(this.transport, ClaimRules(WORKLOADS, "standard", "ReadWriteMany", "standard"))
     await claims.make("disk-m4n1f3st", 2**30)
     with suppress(DiskRefusedError):
         await claims.make("disk-m4n1f3st", 2**31)
+    async with this.server.client() as client:
+        await define_kind(client, "snapshot.storage.k8s.io", "v1", "VolumeSnapshot", "volumesnapshots", "Namespaced")
+    for copy in (
+        DiskCopy("disk-m4n1f3st", 2**30, "", is_still=False, into_snapshot_id="snap-m4n1f3st"),
+        DiskCopy("disk-m4n1f3st", 2**30, "", is_still=False, clone_id="disk-c10ne"),
+    ):
+        for _ in range(2):
+            assert not await claims.copy(copy)
+    await claims.remove_snapshot("snap-m4n1f3st")
+    await claims.remove("disk-c10ne")
     await claims.remove("disk-m4n1f3st")
+    async with this.server.client() as client:
+        await remove_kind(client, "snapshot.storage.k8s.io", "volumesnapshots")
 
 
 async def look_at_the_cluster(this: Installation) -> None:

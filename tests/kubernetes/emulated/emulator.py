@@ -46,6 +46,7 @@ _SUCCESS: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "s
 _AT_KUBELETS = {"stdin": "input", "stdout": "output", "stderr": "error", "ports": "port"}
 """What kubelets call the parameters of exec and portforward."""
 
+_DEFINITIONS = "customresourcedefinitions"
 _STATUS_OF_ITS_OWN = ("pods", "nodes", "namespaces", "services")
 
 
@@ -198,6 +199,8 @@ class Emulator(KubernetesScaffold):
             new.setdefault("status", {"phase": "Active"} if resource.plural == "namespaces" else {})
         if asked.query.get("dryRun"):
             return new
+        if resource.plural == _DEFINITIONS:
+            self._known |= _defined(new)
         return self.store.create(resource, namespace, new)
 
     async def _patch(self, asked: Asked, name: str) -> web.StreamResponse:
@@ -243,6 +246,9 @@ class Emulator(KubernetesScaffold):
         grace = pod_grace(old, seconds) if is_pod else 0
         if options.get("dryRun") or asked.query.get("dryRun"):
             return old
+        if asked.resource.plural == _DEFINITIONS:
+            for kind in _defined(old):
+                self._known.pop(kind, None)
         return self.store.delete(asked.resource, old, grace, graceful=is_pod)
 
     async def _log(self, asked: Asked, name: str) -> web.StreamResponse:
@@ -294,6 +300,15 @@ class Emulator(KubernetesScaffold):
             timeout = aiohttp.ClientTimeout(total=None)
             self._kubelets = aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0))
         return self._kubelets
+
+
+def _defined(definition: JsonObject) -> dict[tuple[str, str, str], Resource]:
+    """The kinds that a CustomResourceDefinition adds to the cluster, a version each."""
+    spec = definition["spec"]
+    group, plural, kind = spec["group"], spec["names"]["plural"], spec["names"]["kind"]
+    is_namespaced = spec["scope"] == "Namespaced"
+    names = [version["name"] for version in spec["versions"]]
+    return {(group, name, plural): Resource(group, name, plural, kind, is_namespaced) for name in names}
 
 
 def _container(pod: JsonObject, query: Mapping[str, str]) -> str:

@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.kubernetes.api_client import MERGE, ApiAnswerError, ApiClient, JsonObject
+from tests.kubernetes.api_client import MERGE, ApiClient, JsonObject
 from tests.kubernetes.api_server import ApiServer
+from tests.kubernetes.custom_kinds import define_kind
 from tests.kubernetes.real import guarded
 from tests.waiting import eventually
 
@@ -38,7 +39,7 @@ async def started_volcano(server: ApiServer, program: Path, client: ApiClient, c
     `config` is what its ConfigMap holds.
     """
     for kind in _KINDS:
-        await _define(client, *kind)
+        await define_kind(client, *kind)
     log = server.folder / "vc-scheduler.log"
     file = server.folder / "volcano" / "volcano-scheduler.conf"  # it reads it anew whenever its folder changes
     file.parent.mkdir(exist_ok=True)
@@ -62,34 +63,6 @@ async def started_volcano(server: ApiServer, program: Path, client: ApiClient, c
         yield log
     finally:
         await asyncio.to_thread(guarded.end, volcano)
-
-
-async def _define(client: ApiClient, group: str, version: str, kind: str, plural: str, scope: str) -> None:
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    served = {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
-    names = {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()}
-    body = {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {
-            "group": group,
-            "scope": scope,
-            "names": names,
-            "versions": [{**served, "subresources": {"status": {}}}],
-        },
-    }
-    await client.try_call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body)
-
-    async def known() -> bool:
-        try:
-            return await client.try_call("GET", f"/apis/{group}/{version}/{plural}")
-        except ApiAnswerError as problem:
-            if problem.code != 429:  # its storage is being made
-                raise
-            return False
-
-    await eventually(known, _PATIENCE_S)
 
 
 def pod_group(name: str, members: int, **spec: object) -> JsonObject:

@@ -1,7 +1,7 @@
 """Disks of the local cluster: a folder each, `disks/<id>` below the home, which pods reach by links.
 
 A folder has no quota: how much is on it is measured, and a job that would write to a disk with too much on it is
-refused. A snapshot is a folder beside them, `disks/<its id>`. What is copied has another name until it is complete.
+refused. A snapshot is a folder beside them, `disks/<its id>`. A copy has another name until it is complete.
 """
 
 import asyncio

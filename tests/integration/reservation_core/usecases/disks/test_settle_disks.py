@@ -16,7 +16,7 @@ from reservation_core.domain.disks.disk_uses import DiskUse
 from reservation_core.domain.errors import DiskInUseError, DomainError, LimitExceededError, UserDisabledError
 from reservation_core.domain.model import JobStatus, Role
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.disks.disks import DiskRecord, DiskRefusedError
+from reservation_core.ports.disks.disks import DiskCopy, DiskRecord, DiskRefusedError
 from reservation_core.usecases.disks.disks import DiskChanges, change_disk, create_disk, delete_disk, restore_disk
 from reservation_core.usecases.disks.settle_disks import DiskRules, measure_disks, settle_disks
 from reservation_core.usecases.disks.submit_with_disks import submit_with_disks
@@ -41,7 +41,9 @@ class Store:
 
     def __init__(self) -> None:
         self.sizes: dict[str, int] = {}
+        self.contents: dict[str, str] = {}
         self.full = False
+        self.pending = False
         self.broken = ""
         self.kill: Iterator[str] = iter(())
 
@@ -61,7 +63,25 @@ class Store:
         cut = next(self.kill, "")
         self._end(cut == "before")
         self.sizes.pop(disk_id, None)
+        self.contents.pop(disk_id, None)
         self._end(cut == "after")
+
+    async def copy(self, copy: DiskCopy) -> bool:
+        """Copy a disk or a snapshot."""
+        cut = next(self.kill, "")
+        self._end(cut == "before")
+        if self.full:
+            raise DiskRefusedError("no room")
+        if self.pending:
+            return False
+        self.sizes[copy.target_id] = copy.size_bytes
+        self.contents[copy.target_id] = self.contents.get(copy.source_id, "")
+        self._end(cut == "after")
+        return True
+
+    async def remove_snapshot(self, snapshot_id: str) -> None:
+        """Remove a snapshot."""
+        await self.remove(snapshot_id)
 
     async def used_bytes(self, disk_id: str) -> int | None:
         """All disks are half full."""

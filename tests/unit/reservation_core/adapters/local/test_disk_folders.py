@@ -1,14 +1,22 @@
 """Folders of disks, in which jobs make of files and permissions what they want."""
 
+import errno
+import fcntl
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 import pytest
 
 from reservation_core.adapters.local.disks.disk_folders import DiskFolders
-from reservation_core.ports.disks.disks import DiskRefusedError
+from reservation_core.adapters.local.disks.tree_copies import MOST_DEPTH, TreeCopy
+from reservation_core.ports.disks.disks import DiskCopy, DiskRefusedError
+from tests.waiting import eventually_sync
 
 DISK = "disk-a"
 MIB = 2**20
@@ -78,3 +86,136 @@ async def test_files_that_can_not_be_looked_at_do_not_count(disks: DiskFolders, 
 async def test_a_disk_that_is_larger_than_the_file_system_is_refused(disks: DiskFolders) -> None:
     with pytest.raises(DiskRefusedError, match="GiB left, less than the disk is to have"):
         await disks.make("disk-b", 2**50)
+
+
+SNAPSHOT = "snap-1"
+TAKEN = DiskCopy(DISK, 64 * MIB, "the snapshot monday", is_still=True, into_snapshot_id=SNAPSHOT)
+
+
+def seen(root: Path) -> dict[str, tuple[object, ...]]:
+    """The entries of a folder by paths: kinds, permissions, times, contents, and which names are one file."""
+    found: dict[str, tuple[object, ...]] = {}
+    inodes: dict[int, str] = {}
+    for path in sorted(root.rglob("*")):
+        name, about = str(path.relative_to(root)), path.lstat()
+        first = inodes.setdefault(about.st_ino, name)
+        content = path.readlink() if path.is_symlink() else path.read_bytes() if path.is_file() else b""
+        times = () if path.is_symlink() else (about.st_mtime_ns,)
+        found[name] = (about.st_mode, content, first, *times)
+    return found
+
+
+async def test_a_copy_is_as_the_disk_was(disks: DiskFolders, home: Path) -> None:
+    folder = home / "disks" / DISK
+    (folder / "deep" / "er").mkdir(parents=True)
+    (folder / "deep" / "er" / "file").write_bytes(os.urandom(3 * MIB))
+    (folder / "deep" / "tool").write_text("#!/bin/sh")
+    (folder / "deep" / "tool").chmod(0o750)
+    os.link(folder / "deep" / "tool", folder / "again")
+    (folder / os.fsdecode(b"not-\xff-text")).write_text("bytes")
+    (folder / "empty").touch()
+    outside = home / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("not the disk's")
+    (folder / "link").symlink_to(outside, target_is_directory=True)
+    (folder / "dangling").symlink_to("nowhere")
+    os.utime(folder / "deep" / "tool", ns=(10**18, 10**18))
+    (folder / "deep").chmod(0o555)
+    before = seen(folder)
+    assert await disks.copy(TAKEN)
+    assert seen(home / "disks" / SNAPSHOT) == before == seen(folder)
+    assert sorted(path.name for path in (home / "disks").iterdir()) == [".copying", DISK, SNAPSHOT]
+    assert await disks.copy(TAKEN)
+    await disks.remove_snapshot(SNAPSHOT)
+    await disks.remove_snapshot(SNAPSHOT)
+    assert seen(folder) == before
+
+
+async def test_holes_take_no_room_and_pipes_are_left_out(disks: DiskFolders, home: Path) -> None:
+    folder = home / "disks" / DISK
+    os.mkfifo(folder / "pipe")
+    with (folder / "sparse").open("wb") as file:
+        file.seek(2**34)
+        file.write(b"end")
+        file.truncate(2**34 + MIB)
+    assert await disks.copy(TAKEN)
+    copied = home / "disks" / SNAPSHOT
+    assert [path.name for path in copied.iterdir()] == ["sparse"]
+    assert (copied / "sparse").stat().st_size == 2**34 + MIB
+    assert (copied / "sparse").stat().st_blocks * 512 < MIB
+    with (copied / "sparse").open("rb") as file:
+        file.seek(2**34)
+        assert file.read(4) == b"end\0"
+
+
+async def test_what_can_not_be_copied_leaves_nothing(disks: DiskFolders, home: Path) -> None:
+    folder = home / "disks" / DISK
+    (folder / "secret").write_text("x")
+    (folder / "secret").chmod(0)
+    with pytest.raises(DiskRefusedError, match="may not read secret"):
+        await disks.copy(TAKEN)
+    (folder / "secret").unlink()
+    (folder / "much").write_bytes(os.urandom(2 * MIB))
+    with pytest.raises(DiskRefusedError, match="more on the disk than its size"):
+        await disks.copy(DiskCopy(DISK, MIB, "", is_still=True, into_snapshot_id=SNAPSHOT))
+    full = OSError(errno.ENOSPC, "full")
+    with patch.object(TreeCopy, "make", side_effect=full), pytest.raises(DiskRefusedError, match="became full"):
+        await disks.copy(TAKEN)
+    deep = folder.joinpath(*["d"] * (MOST_DEPTH + 1))
+    deep.mkdir(parents=True)
+    with pytest.raises(DiskRefusedError, match=f"More than {MOST_DEPTH} folders"):
+        await disks.copy(TAKEN)
+    assert sorted(path.name for path in (home / "disks").iterdir()) == [".copying", DISK]
+
+
+async def test_what_grows_while_it_is_copied_is_bounded(disks: DiskFolders, home: Path) -> None:
+    (home / "disks" / DISK / "much").write_bytes(os.urandom(2 * MIB))
+    measured = "reservation_core.adapters.local.disks.disk_folders._size"
+    with patch(measured, return_value=0), pytest.raises(DiskRefusedError, match="more on the disk than its size"):
+        await disks.copy(DiskCopy(DISK, MIB, "", is_still=True, into_snapshot_id=SNAPSHOT))
+
+
+async def test_one_process_copies_and_none_removes_that_meanwhile(disks: DiskFolders, home: Path) -> None:
+    part = home / "disks" / f".part-{SNAPSHOT}"
+    part.mkdir()
+    with (home / "disks" / ".copying").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert not await disks.copy(TAKEN)
+        with pytest.raises(DiskRefusedError, match="still being copied"):
+            await disks.remove(SNAPSHOT)
+    assert await disks.copy(TAKEN)
+    assert not part.exists()
+
+
+async def test_an_empty_folder_of_a_process_that_knows_no_copies_is_no_copy(disks: DiskFolders, home: Path) -> None:
+    (home / "disks" / DISK / "file").write_text("kept")
+    (home / "disks" / SNAPSHOT).mkdir()
+    assert await disks.copy(TAKEN)
+    assert (home / "disks" / SNAPSHOT / "file").read_text() == "kept"
+
+
+_COPYING = """
+import asyncio, sys
+from pathlib import Path
+from reservation_core.adapters.local.disks.disk_folders import DiskFolders
+from reservation_core.ports.disks.disks import DiskCopy
+copy = DiskCopy(sys.argv[2], 2**30, "", is_still=True, into_snapshot_id=sys.argv[3])
+asyncio.run(DiskFolders(Path(sys.argv[1])).copy(copy))
+"""
+
+
+async def test_a_copy_whose_process_is_killed_is_begun_anew(tmp_path: Path) -> None:
+    """However often and whenever: a copy is there as a whole, or not at all."""
+    disks, home, folder = DiskFolders(tmp_path), tmp_path, tmp_path / "disks" / DISK
+    await disks.make(DISK, MIB)
+    for number in range(400):
+        (folder / f"{number:03}").write_bytes(os.urandom(2**14))
+    before, target, part = seen(folder), home / "disks" / SNAPSHOT, home / "disks" / f".part-{SNAPSHOT}"
+    for least in (1, 50, 150, 300):
+        command = [sys.executable, "-c", _COPYING, str(home), DISK, SNAPSHOT]
+        with subprocess.Popen(command) as copying:
+            eventually_sync(lambda least=least: target.exists() or (part.exists() and len([*part.iterdir()]) >= least))
+            copying.send_signal(signal.SIGKILL)
+        assert not target.exists() or seen(target) == before
+    assert await disks.copy(DiskCopy(DISK, 2**30, "", is_still=True, into_snapshot_id=SNAPSHOT))
+    assert (seen(target), part.exists()) == (before, False)

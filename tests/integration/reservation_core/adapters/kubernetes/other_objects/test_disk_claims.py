@@ -11,13 +11,17 @@ from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.jobs.cluster import ClusterRules, KubernetesCluster
 from reservation_core.adapters.kubernetes.other_objects.disk_claims import ClaimRules, DiskClaims
 from reservation_core.domain.disks.disk_uses import DiskUse
-from reservation_core.ports.disks.disks import DiskRefusedError
+from reservation_core.ports.disks.disks import DiskCopy, DiskRefusedError
 from tests.integration.cluster_behaviour import SpecMaker
 from tests.kubernetes.api_client import MERGE, ApiClient
 from tests.kubernetes.api_server import ApiServer
+from tests.kubernetes.custom_kinds import define_kind, remove_kind
 
 GIB = 2**30
 DISK = "disk-0a1b2c3d"
+CLONE = "disk-c10ne"
+SNAPSHOT = "snap-1a2b3c4d"
+GROUP = "snapshot.storage.k8s.io"
 
 
 @pytest.fixture
@@ -28,7 +32,7 @@ async def client(api_server: ApiServer) -> AsyncIterator[ApiClient]:
 
 @pytest.fixture
 def claims(transport: Transport, namespace: str) -> DiskClaims:
-    return DiskClaims(transport, ClaimRules(namespace, "shared", "ReadWriteMany"))
+    return DiskClaims(transport, ClaimRules(namespace, "shared", "ReadWriteMany", "snaps"))
 
 
 async def claim(client: ApiClient, namespace: str) -> dict[str, Any]:
@@ -116,3 +120,68 @@ async def test_a_pod_has_its_disks_at_their_paths(
     assert {"name": "GPU_DEV_DISK_FOLDER"} in [
         {"name": variable["name"]} for variable in pod["containers"][0]["env"] if not variable.get("value")
     ]
+
+
+@pytest.fixture
+async def snapshots(client: ApiClient) -> AsyncIterator[None]:
+    """The kind that an administrator installs."""
+    await define_kind(client, GROUP, "v1", "VolumeSnapshot", "volumesnapshots", "Namespaced")
+    yield
+    await remove_kind(client, GROUP, "volumesnapshots")
+
+
+def taken() -> DiskCopy:
+    return DiskCopy(DISK, GIB, "the snapshot monday", is_still=False, into_snapshot_id=SNAPSHOT)
+
+
+async def test_a_snapshot_is_ready_once_the_cluster_says_so(
+    claims: DiskClaims, client: ApiClient, namespace: str, snapshots: None
+) -> None:
+    await claims.make(DISK, GIB)
+    assert [await claims.copy(taken()) for _ in range(2)] == [False, False]
+    path = f"/apis/{GROUP}/v1/namespaces/{namespace}/volumesnapshots/{SNAPSHOT}"
+    made = await client.call("GET", path)
+    assert made["spec"] == {"volumeSnapshotClassName": "snaps", "source": {"persistentVolumeClaimName": DISK}}
+    fault = {"status": {"readyToUse": False, "error": {"message": "the array is offline"}}}
+    await client.call("PATCH", f"{path}/status", fault, content_type=MERGE)
+    with pytest.raises(DiskRefusedError, match="the array is offline"):
+        await claims.copy(taken())
+    await client.call("PATCH", f"{path}/status", {"status": {"readyToUse": True}}, content_type=MERGE)
+    assert await claims.copy(taken())
+    for _ in range(2):
+        await claims.remove_snapshot(SNAPSHOT)
+    assert not await client.try_call("GET", path)
+
+
+async def test_a_cluster_without_snapshots_says_what_it_lacks(claims: DiskClaims) -> None:
+    await claims.make(DISK, GIB)
+    with pytest.raises(DiskRefusedError, match=r"has to install the VolumeSnapshots of snapshot\.storage\.k8s\.io/v1"):
+        await claims.copy(taken())
+    await claims.remove_snapshot(SNAPSHOT)  # there is nothing, and it may go
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "source"),
+    [
+        (None, {"kind": "PersistentVolumeClaim", "name": DISK}),
+        (SNAPSHOT, {"apiGroup": GROUP, "kind": "VolumeSnapshot", "name": SNAPSHOT}),
+    ],
+)
+async def test_a_clone_names_its_source_and_is_made_once_it_has_a_volume(
+    claims: DiskClaims, client: ApiClient, namespace: str, snapshot: str | None, source: dict[str, str]
+) -> None:
+    copy = DiskCopy(DISK, 2 * GIB, "the disk new", is_still=False, snapshot_id=snapshot, clone_id=CLONE)
+    assert [await claims.copy(copy) for _ in range(2)] == [False, False]
+    path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{CLONE}"
+    made = (await client.call("GET", path))["spec"]
+    assert (made["dataSource"], made["storageClassName"]) == (source, "shared")
+    assert made["resources"]["requests"]["storage"] in ("2Gi", str(2 * GIB))
+    await client.call("PATCH", path, {"spec": {"volumeName": "pv-1"}}, content_type=MERGE)
+    await client.call("PATCH", f"{path}/status", {"status": {"phase": "Bound"}}, content_type=MERGE)
+    assert await claims.copy(copy)
+
+
+async def test_a_claim_that_was_made_empty_is_no_clone(claims: DiskClaims) -> None:
+    await claims.make(CLONE, GIB)
+    with pytest.raises(DiskRefusedError, match="has made it empty"):
+        await claims.copy(DiskCopy(DISK, GIB, "the disk new", is_still=False, clone_id=CLONE))
