@@ -17,7 +17,7 @@ from api_service.web.routes import (
     why_waiting,
 )
 from api_service.web.routes.admin import audit, maintenance, nodes, overview, policy, projects, queues, tokens, users
-from api_service.web.routes.disks import own_disks
+from api_service.web.routes.disks import disk_copies, own_disks
 from api_service.web.routes.reports import simulate, usage
 from api_service.web.routes.sessions import apps, sharing, ssh_keys, terminal
 from api_service.web.routing import SocketRoute, WebRoute
@@ -43,6 +43,7 @@ WEB_ROUTES: tuple[WebRoute, ...] = (
     *account.ROUTES,
     *ssh_keys.ROUTES,
     *own_disks.ROUTES,
+    *disk_copies.ROUTES,
     *search.ROUTES,
     *overview.ROUTES,
     *users.ROUTES,

@@ -48,6 +48,8 @@ BY_KEY = frozenset(
     sealed_user_secrets reseal_user_secret
     lock_users_of_disks lock_room_for_disks lock_disks_named disk_totals_of
     add_disk disk_named disks_named change_disk end_uses_of_disks add_disk_uses
+    add_snapshot add_disk_copy copies_of_disks end_disk_copy note_snapshot_made note_snapshot_failure
+    begin_snapshot_removal begin_removal_of_snapshots remove_snapshot
     begin_disk_removal note_disk_made note_disk_failure remove_disk note_disk_use
     owners_of_ssh_key touch_ssh_key lock_user_to_share_with add_job_share remove_job_share remove_job_shares_of_user
     job_share add_app_ticket use_app_ticket app_pass lock_connections_of_user open_connection refresh_connections
@@ -210,6 +212,8 @@ def _timers(now: datetime) -> dict[str, list[Values]]:
         "disk_bytes_in_all": [{"but": but} for but in ("", "disk-none")],
         "end_disk_uses": [{"now": now, "limit": 50}],
         "disks_to_settle": [{"deleted_before": now - timedelta(days=30), "failed_before": now, "limit": 50}],
+        "copies_to_make": [{"failed_before": now, "limit": 1}],
+        "snapshots_to_remove": [{"failed_before": now, "limit": 50}],
         "disks_to_measure": [{"measured_before": now - timedelta(minutes=1), "limit": 50}],
         "jobs_with_news": [{"limit": 200}],
         "arrays_with_news": [{"leave_out": ["job-none"], "scanned": 2000, "limit": 100}],

@@ -57,6 +57,8 @@ def make_things(system: WebSystem) -> dict[str, str]:
     made("/v1/projects", {"name": "vision"})
     made("/v1/disks", {"name": "data", "size": "1Gi"})
     made("/v1/disks", {"name": "old", "size": "1Gi"})
+    eventually_sync(lambda: root.get("/v1/disks/data").json()["state"] == "ready")
+    made("/v1/disks/data/snapshots", {"name": "first"})
     root.delete("/v1/disks/old").raise_for_status()
     root.put("/v1/projects/vision/members/alice").raise_for_status()
     window = made("/v1/maintenance", {"node": "rhea", "start": tomorrow(72), "end": tomorrow(80), "reason": "new fans"})
@@ -64,7 +66,7 @@ def make_things(system: WebSystem) -> dict[str, str]:
     return {
         "job_id": runs, "booking_id": booking["id"], "project": "vision", "user": "alice", "name": "alice",
         "scope": "default", "node": "titan", "window": window["id"], "token": tokens[-1]["id"], "over": over,
-        "disk": "data",
+        "disk": "data", "snapshot": "first",
     }  # fmt: skip
 
 

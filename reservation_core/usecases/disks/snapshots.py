@@ -110,7 +110,7 @@ async def clone_disk(
     size = least if size_bytes is None else size_bytes
     if size < least:
         raise LimitExceededError(
-            f"What is cloned has {size_words(least)}; a clone can be larger, and not smaller. Leave the size out."
+            f"A clone of this has {size_words(least)} or more. Leave the size out, or name a larger one."
         )
     await require_room(uow, principal, owner, size, rules.bounds, advice=SMALLER_SIZE)
     record = await uow.disks.add(ids.new_id("disk"), owner.user_id, name, size, now)

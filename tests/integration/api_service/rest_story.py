@@ -86,8 +86,17 @@ class Story:
         await self.call(self.alice, "GET /v1/disks")
         await self.call(self.alice, "PATCH /v1/disks/{disk}", {"size": "200Mi"}, disk="data")
         await self.call(self.alice, "GET /v1/disks/{disk}", disk="data")
+        await eventually(self._is_ready)
+        await self.call(self.alice, "POST /v1/disks/{disk}/snapshots", {"name": "before-cleaning"}, disk="data")
+        await self.call(self.alice, "GET /v1/disks/{disk}/snapshots", disk="data")
+        await self.call(
+            self.alice, "DELETE /v1/disks/{disk}/snapshots/{snapshot}", disk="data", snapshot="before-cleaning"
+        )
         await self.call(self.alice, "DELETE /v1/disks/{disk}", disk="data")
         await self.call(self.alice, "POST /v1/disks/{disk}/restore", disk="data")
+
+    async def _is_ready(self) -> bool:
+        return (await self.alice.get("/v1/disks/data")).json()["state"] == "ready"
 
     async def files(self) -> None:
         program = b"print('hello')\n"

@@ -39,7 +39,7 @@ SQLSTATES = [
     "57014", "57P01", "57P02", "57P03", "57P05", "58030", "XX000",
 ]  # fmt: skip
 LOOPS = [
-    "arrays", "audit_chain", "calendar", "clock", "dependencies", "disk_use", "disks", "ends",
+    "arrays", "audit_chain", "calendar", "clock", "dependencies", "disk_copies", "disk_use", "disks", "ends",
     "expire", "fair_shares", "gpu_health",
     "holdings", "idle", "lease", "notifications", "open_pages", "planner", "pod_operations", "policy", "preemption",
     "promised_cards", "repair", "resync", "secret_keys", "update", "usage_sums", "wake_ups",

@@ -15,7 +15,7 @@ from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.job_terms.disks import DiskOut
 from reservation_core.domain.disks.disk_life import DiskState
-from reservation_core.domain.disks.disk_uses import is_disk_name
+from reservation_core.domain.disks.disk_uses import MOST_SNAPSHOTS, is_disk_name
 from reservation_core.domain.request_terms import size_words, written_bytes
 from reservation_core.domain.time_words import rfc3339
 
@@ -34,69 +34,69 @@ async def create_disk(visit: Visit) -> Response:
     """Create a disk. A refusal is shown beside the input."""
     typed = {name: visit.form.get(name) or "" for name in _FIRST}
     try:
-        _check_name(typed["name"])
+        check_name(typed["name"])
         disk = await visit.rest.post(DiskOut, "/v1/disks", typed)
     except RestProblemError as problem:
-        return await _list_page(visit, typed, _refusal(problem))
+        return await _list_page(visit, typed, shown_refusal(problem))
     return visit.go("/disks", f"The disk {disk.name} is created. Name it in a job's form to use it.")
 
 
 async def disk_page(visit: Visit) -> Response:
     """Show a disk, and a form that changes its name and size."""
-    disk = await _disk(visit)
-    return _page_of(visit, disk, _fields_of(disk))
+    disk = await asked_disk(visit)
+    return show_disk(visit, disk, fields_of(disk))
 
 
 async def change_disk(visit: Visit) -> Response:
     """Rename, resize or hand over a disk. A refusal is shown beside the input."""
-    disk = await _disk(visit)
-    before = _fields_of(disk) | ({"owner": _owner(visit)} if visit.principal.is_admin else {})
+    disk = await asked_disk(visit)
+    before = fields_of(disk) | ({"owner": asked_owner(visit)} if visit.principal.is_admin else {})
     typed = {name: visit.form.get(name) or "" for name in before}
     try:
-        _check_name(typed["name"])
+        check_name(typed["name"])
         changed = {name: value for name, value in typed.items() if value != before[name]}
         if not changed:
             raise RestProblemError.because(422, "Nothing has changed. Type another name or a larger size.")
         address = f"/v1/disks/{disk.name}"
-        after = await visit.rest.call(DiskOut, "PATCH", address, body=changed, query={"user": _user(visit)})
+        after = await visit.rest.call(DiskOut, "PATCH", address, body=changed, query={"user": asked_user(visit)})
     except RestProblemError as problem:
-        return _page_of(visit, disk, typed, _refusal(problem))
+        return show_disk(visit, disk, typed, shown_refusal(problem))
     named = disk.name if after.body.name == disk.name else f"{disk.name}, now {after.body.name},"
-    owner = typed.get("owner", _owner(visit))
+    owner = typed.get("owner", asked_owner(visit))
     if "owner" in changed:
-        return visit.go(_page_for(visit, owner, after.body.name), f"The disk {named} belongs to {owner} now.")
-    place = _page_for(visit, owner, after.body.name)
+        return visit.go(page_for(visit, owner, after.body.name), f"The disk {named} belongs to {owner} now.")
+    place = page_for(visit, owner, after.body.name)
     return visit.go(place, f"The disk {named} has {size_words(after.body.size)}.")
 
 
 async def confirm_delete(visit: Visit) -> Response:
     """Explain what deleting a disk would take away, and until when it can be restored."""
-    disk = await _disk(visit)
+    disk = await asked_disk(visit)
     if disk.jobs:
         job = disk.jobs[0].job
         raise RestProblemError.because(
             409, f"The job {job} has the disk {disk.name}. Wait until it has ended, or cancel it first."
         )
     title = f"Delete the disk {disk.name}{_of(visit)}?"
-    fields = {} if (user := _user(visit)) is None else {"user": user}
-    back = _page_for(visit, _owner(visit))
+    fields = {} if (user := asked_user(visit)) is None else {"user": user}
+    back = page_for(visit, asked_owner(visit))
     return ask(visit, title, _losses(visit, disk), words="Delete it", back=back, fields=fields)
 
 
 async def delete_disk(visit: Visit) -> Response:
     """Delete a disk."""
-    disk = await visit.rest.call(DiskOut, "DELETE", f"/v1/disks/{_name(visit)}", query={"user": _user(visit)})
-    return visit.go(_page_for(visit, _owner(visit)), f"The disk {disk.body.name}{_of(visit)} is deleted.")
+    disk = await visit.rest.call(DiskOut, "DELETE", f"/v1/disks/{_name(visit)}", query={"user": asked_user(visit)})
+    return visit.go(page_for(visit, asked_owner(visit)), f"The disk {disk.body.name}{_of(visit)} is deleted.")
 
 
 async def restore_disk(visit: Visit) -> Response:
     """Restore a deleted disk."""
     try:
-        disk = await visit.rest.post(DiskOut, f"/v1/disks/{_name(visit)}/restore", query={"user": _user(visit)})
+        disk = await visit.rest.post(DiskOut, f"/v1/disks/{_name(visit)}/restore", query={"user": asked_user(visit)})
     except RestProblemError as problem:
-        return await _list_page(visit, _FIRST, _refusal(problem))
+        return await _list_page(visit, _FIRST, shown_refusal(problem))
     words = f"The disk {disk.name}{_of(visit)} is restored, with what was on it."
-    return visit.go(_page_for(visit, _owner(visit)), words)
+    return visit.go(page_for(visit, asked_owner(visit)), words)
 
 
 def restorable(disks: Sequence[DiskOut], deleted: Sequence[DiskOut]) -> list[DiskOut]:
@@ -119,21 +119,23 @@ def _losses(visit: Visit, disk: DiskOut) -> list[str]:
     files = "The files on it" + (f" ({size_words(disk.used)})" if disk.used else "")
     if not kept:
         return [f"{files} are removed at once, and can't be restored."]
+    with_it = ["Its snapshots go with it, and come back with it."] if disk.snapshots else []
     return [
         "No job can use it any more.",
+        *with_it,
         f"{files} can be restored until {rfc3339(visit.now + kept)}, and are removed then for ever.",
     ]
 
 
 async def _list_page(visit: Visit, typed: Mapping[str, str], problem: RestProblemError | None = None) -> Response:
-    of_user: Query = {"user": _user(visit)}
+    of_user: Query = {"user": asked_user(visit)}
     disks = await visit.rest.all(Page[DiskOut], "/v1/disks", of_user, at_most=_MOST_SHOWN)
     deleted = await visit.rest.all(Page[DiskOut], "/v1/disks", {"deleted": True, **of_user}, at_most=_MOST_SHOWN)
     return visit.page(
         "disks/disks.html",
         title=_title(visit),
-        user=_user(visit),
-        suffix=_suffix(visit, _owner(visit)),
+        user=asked_user(visit),
+        suffix=_suffix(visit, asked_owner(visit)),
         status=200 if problem is None else problem.status,
         disks=disks,
         deleted=deleted,
@@ -146,47 +148,56 @@ async def _list_page(visit: Visit, typed: Mapping[str, str], problem: RestProble
     )
 
 
-def _page_of(
-    visit: Visit, disk: DiskOut, fields: Mapping[str, str], problem: RestProblemError | None = None
+def show_disk(
+    visit: Visit,
+    disk: DiskOut,
+    fields: Mapping[str, str],
+    problem: RestProblemError | None = None,
+    copies: Mapping[str, str] | None = None,
 ) -> Response:
+    """A disk's page. `copies` is what was typed for a snapshot or a clone."""
     return visit.page(
         "disks/disk.html",
         title=disk.name,
         list_title=_title(visit),
-        user=_user(visit),
-        owner=fields.get("owner", _owner(visit)),
-        suffix=_suffix(visit, _owner(visit)),
+        user=asked_user(visit),
+        owner=fields.get("owner", asked_owner(visit)),
+        suffix=_suffix(visit, asked_owner(visit)),
         status=200 if problem is None else problem.status,
         disk=disk,
         unsettled=disk.state in _UNSETTLED,
+        unready=not all(snapshot.ready for snapshot in disk.snapshots),
+        most_snapshots=MOST_SNAPSHOTS,
         fields=fields,
+        copies={"snapshot": "", "name": "", "source": "", **(copies or {})},
         problem=problem,
     )
 
 
-def _refusal(problem: RestProblemError) -> RestProblemError:
+def shown_refusal(problem: RestProblemError) -> RestProblemError:
     """A refusal that a form shows beside its input; others are raised."""
     if problem.status not in _REFUSALS:
         raise problem
     return problem
 
 
-def _user(visit: Visit) -> str | None:
+def asked_user(visit: Visit) -> str | None:
     """The other user whose disks an administrator looks at. REST refuses that to others."""
     asked = visit.query("user") or visit.form.get("user")
     return None if asked in (None, "", visit.principal.user) else asked
 
 
-def _owner(visit: Visit) -> str:
-    return _user(visit) or visit.principal.user
+def asked_owner(visit: Visit) -> str:
+    """The user whose disks are looked at."""
+    return asked_user(visit) or visit.principal.user
 
 
 def _of(visit: Visit) -> str:
-    return "" if (user := _user(visit)) is None else f" of {user}"
+    return "" if (user := asked_user(visit)) is None else f" of {user}"
 
 
 def _title(visit: Visit) -> str:
-    return "Your disks" if (user := _user(visit)) is None else f"Disks of {user}"
+    return "Your disks" if (user := asked_user(visit)) is None else f"Disks of {user}"
 
 
 def _suffix(visit: Visit, owner: str) -> str:
@@ -194,11 +205,13 @@ def _suffix(visit: Visit, owner: str) -> str:
     return "" if owner == visit.principal.user else f"?user={visit.encoded(owner)}"
 
 
-def _page_for(visit: Visit, owner: str, disk: str | None = None) -> str:
+def page_for(visit: Visit, owner: str, disk: str | None = None) -> str:
+    """The address of an owner's list, or of one disk."""
     return ("/disks" if disk is None else f"/disks/{disk}") + _suffix(visit, owner)
 
 
-def _fields_of(disk: DiskOut) -> dict[str, Any]:
+def fields_of(disk: DiskOut) -> dict[str, Any]:
+    """A disk as the form that changes it begins."""
     return {"name": disk.name, "size": written_bytes(disk.size)}
 
 
@@ -209,11 +222,13 @@ def _name(visit: Visit) -> str:
     return name
 
 
-async def _disk(visit: Visit) -> DiskOut:
-    return await visit.rest.get(DiskOut, f"/v1/disks/{_name(visit)}", {"user": _user(visit)})
+async def asked_disk(visit: Visit) -> DiskOut:
+    """The disk of the address."""
+    return await visit.rest.get(DiskOut, f"/v1/disks/{_name(visit)}", {"user": asked_user(visit)})
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
+    """Raise a refusal of what can't be a name."""
     if not is_disk_name(name):
         raise RestProblemError.because(
             422, "A disk's name has 1 to 63 lower-case letters, digits and `-`, and does not begin or end with `-`."

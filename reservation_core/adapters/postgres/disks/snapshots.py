@@ -60,7 +60,8 @@ class Snapshots(StatementRunner):
         await self._run("note_snapshot_failure", id=snapshot_id, problem=problem, now=now)
 
     async def begin_removal(self, snapshot_id: str) -> None:
-        """Let nobody have a snapshot of a locked disk."""
+        """Let nobody have a snapshot of a locked disk. Where it is not taken yet, the disk is not copied any more."""
+        await self._run("end_disk_copy", id=snapshot_id)
         await self._run("begin_snapshot_removal", id=snapshot_id)
 
     async def begin_removal_of_all(self, disk_id: str) -> list[str]:

@@ -210,3 +210,73 @@ async def test_a_job_gets_disks_by_its_form(browsing: SignedIn, alice: httpx.Asy
 def test_the_palette_finds_the_page() -> None:
     assert [page.address for page in pages_named("disk", admin=False)] == ["/disks"]
     assert pages_named("storage", admin=False)[0].address == "/disks"
+
+
+async def settled(runtime: Runtime) -> None:
+    """What the leader would do: all disks and copies are made."""
+    async with runtime.uow() as uow:
+        while copies := await uow.snapshots.copies_to_make(runtime.clock.now(), 10):
+            for copy in copies:
+                await uow.snapshots.note_copied(copy)
+        for disk in await uow.disks.to_settle(runtime.clock.now(), runtime.clock.now(), 10):
+            await uow.disks.note_made(disk.id, disk.size_bytes)
+
+
+async def test_a_snapshot_is_taken_cloned_and_deleted_after_a_question(
+    browsing: SignedIn, alice: httpx.AsyncClient, runtime: Runtime
+) -> None:
+    browser = await browsing("alice")
+    await created(alice)
+    await settled(runtime)
+    assert "The disk has no snapshots." in words(await browser.get("/disks/data"))
+    done = await browser.send("/disks/data/snapshots", snapshot="first", key="k1")
+    assert done.headers["location"] == "/disks/data"
+    page = words(await browser.get("/disks/data"))
+    assert "The snapshot first of data is being taken." in page
+    assert "first creating 1 GiB" in page
+    await settled(runtime)
+    assert "first ready 1 GiB" in words(await browser.get("/disks/data"))
+    done = await browser.send("/disks/data/clone", name="then", source="first", key="k2")
+    assert done.headers["location"] == "/disks/then"
+    assert "The disk then is being copied from data." in words(await browser.get("/disks/then"))
+    await settled(runtime)
+    assert "data ready 1 GiB – 1 no job" in words(await browser.get("/disks"))
+    asked = words(await browser.get("/disks/data/snapshots/first/delete"))
+    assert "Delete the snapshot first of data? A snapshot can't be restored." in asked
+    await browser.send("/disks/data/snapshots/first/delete")
+    assert "The snapshot first of data is deleted." in words(await browser.get("/disks/data"))
+    assert (await alice.get(f"{DISKS}/data/snapshots")).json()["items"] == []
+
+
+async def test_copies_that_cannot_be_are_refused_with_what_was_typed(
+    browsing: SignedIn, alice: httpx.AsyncClient, runtime: Runtime
+) -> None:
+    browser = await browsing("alice")
+    await created(alice)
+    refused = await browser.send("/disks/data/snapshots", snapshot="first", key="k0")
+    assert (refused.status_code, "The disk data is not made yet." in words(refused.text)) == (422, True)
+    await settled(runtime)
+    for address, fields, status, said in (
+        ("snapshots", {"snapshot": "First"}, 422, "lower-case letters"),
+        ("clone", {"name": "New", "source": ""}, 422, "lower-case letters"),
+        ("clone", {"name": "data", "source": ""}, 409, "You have a disk data already."),
+        ("clone", {"name": "new", "source": "none"}, 404, "The disk data has no snapshot none."),
+    ):
+        refused = await browser.send(f"/disks/data/{address}", key=f"k-{status}-{len(said)}", **fields)
+        assert (refused.status_code, said in words(refused.text)) == (status, True), words(refused.text)
+        assert f'value="{next(iter(fields.values()))}"' in refused.text
+    assert "has no such snapshot" in words(await browser.get("/disks/data/snapshots/none/delete", status=404))
+
+
+async def test_an_administrator_takes_snapshots_of_a_users_disk(
+    browsing: SignedIn, alice: httpx.AsyncClient, runtime: Runtime
+) -> None:
+    await created(alice)
+    await settled(runtime)
+    browser = await browsing("root")
+    page = await browser.get("/disks/data?user=alice")
+    assert "/disks/data/clone" not in page
+    done = await browser.send("/disks/data/snapshots?user=alice", snapshot="first", key="k1")
+    assert done.headers["location"] == "/disks/data?user=alice"
+    await browser.send("/disks/data/snapshots/first/delete?user=alice")
+    assert (await alice.get(f"{DISKS}/data/snapshots")).json()["items"] == []
