@@ -2,10 +2,12 @@
 
 from datetime import datetime
 
-from api_service.requests.workloads import refusals_of, refuse_disks, refuse_files
+from api_service.requests.workloads import has_disks, refusals_of, refuse_disks, refuse_files
 from api_service.services import Services
 from reservation_core.contracts.job_files.synced import JobSyncAsked
+from reservation_core.contracts.job_terms.disks import JobDisk
 from reservation_core.contracts.jobs import JobSubmit
+from reservation_core.domain.disks.disk_uses import HOME, HOME_PATH, with_home
 from reservation_core.domain.errors import (
     DiskInUseError,
     DomainError,
@@ -30,11 +32,13 @@ from reservation_core.usecases.people.user_secrets import check_secrets
 async def prepared(body: JobSubmit, caller: Principal, services: Services, now: datetime) -> NewReservation:
     """The job that is to be stored. Raises DomainError for what is refused without a look at the queue."""
     policy = services.policy.known or await services.policy.current()
+    body, has_home = await _with_home(body, caller, services)
     found = await refusals_of(body.workload.image, body.gpu_type, services)
     if body.secrets:
         found += await _unknown_secrets(body, caller, services)
     if body.disks:
-        found += await _unusable_disks(body, caller, services)
+        unusable = await _unusable_disks(body, caller, services)
+        found += [_said_of_home(error) for error in unusable] if has_home else unusable
     if body.sync is not None:
         found += await _unknown_files(body, body.sync, caller, services, now)
     after: tuple[KnownDependency, ...] = ()
@@ -97,3 +101,26 @@ async def _with_project(body: JobSubmit, caller: Principal, services: Services) 
         named = body if body.project is not None else body.model_copy(update={"project": project})
         return named, named.project != project
     return body, body.project is not None and not await services.policy.has_member(body.project, caller.user_id)
+
+
+async def _with_home(body: JobSubmit, caller: Principal, services: Services) -> tuple[JobSubmit, bool]:
+    """The request of a session with its owner's disk `home`, and whether that is added.
+
+    Jobs with a command have the disks that they name, and no others.
+    """
+    if body.workload.command or body.no_home or not has_disks(services.settings):
+        return body, False
+    paths = [use.path for use in (secret.use for secret in body.secrets) if use.path is not None]
+    uses = with_home([disk.use for disk in body.disks], paths)
+    if len(uses) == len(body.disks):
+        return body, False
+    async with services.runtime.uow(one_statement=True) as uow:
+        if await uow.disks.named(caller.user_id, HOME) is None:
+            return body, False
+    return body.model_copy(update={"disks": [*body.disks, JobDisk(name=HOME)]}), True
+
+
+def _said_of_home(error: DomainError) -> DomainError:
+    return type(error)(
+        f"{error.detail} A session has your disk {HOME} at {HOME_PATH}; `--no-home` starts one without it."
+    )

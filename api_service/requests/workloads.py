@@ -40,6 +40,11 @@ def refuse_files(cluster: ClusterKind, *, has_command: bool, working_dir: str | 
         raise NoFilesError("A job with files works in their folder. Leave out the working directory.")
 
 
+def has_disks(settings: CommonSettings) -> bool:
+    """Whether users of this server have disks."""
+    return settings.cluster is ClusterKind.LOCAL or settings.kubernetes.disk_class is not None
+
+
 def refuse_disks(settings: CommonSettings) -> None:
     """Return where jobs can have disks. Raises NoDisksError."""
     match settings.cluster:

@@ -272,6 +272,7 @@ def job_fields(
     memory: str | None = None,
     shm: str | None = None,
     disks: list[str] | None = None,
+    no_home: bool = False,
 ) -> dict[str, Any]:
     """The fields of a request that the command line sets; the server has defaults for all others."""
     workload = {
@@ -290,6 +291,7 @@ def job_fields(
         "inactivity": None if inactivity is None else parse_duration(inactivity),
         "secrets": read_secret_uses(secrets) if secrets else None,
         "disks": read_disks(disks) if disks else None,
+        "no_home": no_home or None,
         "after": read_dependencies(after) if after else None,
         "retries": _retries(retries, requeue=requeue),
         "array": None if array is None else array_fields(array),

@@ -11,6 +11,7 @@ from gpu_dev.errors import ClientError, ExitCode
 from gpu_dev.following import has_started, wait_until, waiting_line
 from gpu_dev.terminal import StatusLine, say
 from gpu_dev.wire.jobs import Job, JobSubmit
+from reservation_core.domain.disks.disk_uses import DISKS_VARIABLE, HOME
 from reservation_core.domain.model import JobStatus
 
 
@@ -29,6 +30,15 @@ def submit_session(
     except KeyboardInterrupt:
         interrupted(client.submit(request, idempotency_key=key).id)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
+
+
+def say_home(client: GpuDevClient, request: JobSubmit, job: Job) -> None:
+    """Say where a session has its owner's disk `home`, if it has that."""
+    if request.workload.command or request.no_home is True:
+        return
+    for disk in client.job_spec(job.id).disks:
+        if disk.name == HOME:
+            say(f"The session has your disk {HOME} at ${DISKS_VARIABLE}{disk.path}. Without it: --no-home")
 
 
 def wait_for_start(client: GpuDevClient, job: Job, interrupted: Callable[[str], None] = say_how_to_go_on) -> Job:

@@ -58,6 +58,7 @@ class JobSubmit(Struct, kw_only=True, forbid_unknown_fields=True):
     end_signal: UnsetType | EndSignalAsked | None = UNSET
     resources: UnsetType | ResourcesAsked | None = UNSET
     disks: UnsetType | Annotated[list[JobDisk], Meta(max_length=8)] = UNSET
+    no_home: UnsetType | bool = UNSET
 
 
 class JobExtend(Struct, kw_only=True):

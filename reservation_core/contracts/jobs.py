@@ -39,7 +39,7 @@ from reservation_core.contracts.base import (
 from reservation_core.contracts.job_files.secret_uses import JobSecret, JobSecretOut
 from reservation_core.contracts.job_files.synced import JobSyncAsked, JobSyncOut
 from reservation_core.contracts.job_terms.dependencies import AskedDependency, JobDependency, JobDependencyOut
-from reservation_core.contracts.job_terms.disks import JobDiskOut, JobDisks
+from reservation_core.contracts.job_terms.disks import JobDiskOut, JobDisks, NoHome
 from reservation_core.domain.disks.disk_uses import fault_of_uses as fault_of_disks
 from reservation_core.domain.jobs.asked_dependencies import MOST_DEPENDENCIES, fault_of_dependencies
 from reservation_core.domain.jobs.variables import fault_of_variable
@@ -180,6 +180,7 @@ class JobSubmit(Wire):
         ),
     ] = None
     disks: JobDisks
+    no_home: NoHome = False
 
     @model_validator(mode="after")
     def _check_disks(self) -> Self:

@@ -40,6 +40,10 @@ Disk = Annotated[
         help="A disk, at /disks/NAME below $GPU_DEV_DISK_FOLDER; `NAME:/path` elsewhere, `NAME:ro` to only read.",
     ),
 ]
+NoHome = Annotated[
+    bool,
+    typer.Option("--no-home", help="Start a session without your disk `home`; otherwise it is at /home/dev."),
+]
 After = Annotated[
     list[str] | None,
     typer.Option(

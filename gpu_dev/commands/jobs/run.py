@@ -35,6 +35,7 @@ from gpu_dev.commands.jobs.job_options import (
     MinRuntime,
     Name,
     Nodes,
+    NoHome,
     Preemptible,
     Priority,
     Project,
@@ -63,6 +64,7 @@ from gpu_dev.inputs.times import local_now
 from gpu_dev.server.streams import ResumableLog
 from gpu_dev.session import booking_id_of, client_for, whole_id
 from gpu_dev.sessions.run_input import has_input, reading_input
+from gpu_dev.sessions.waiting import say_home
 from gpu_dev.terminal import put, say
 from gpu_dev.wire.jobs import Job, JobSubmit
 from gpu_dev.wire.policy import ExplainRequest
@@ -89,6 +91,7 @@ def submit(
     env: Env = None,
     secret: Secret = None,
     disk: Disk = None,
+    no_home: NoHome = False,
     after: After = None,
     image: Image = None,
     working_dir: WorkingDir = None,
@@ -122,7 +125,7 @@ def submit(
     patience = None if timeout is None else parse_duration(timeout)
     fields = job_fields(
         command, gpu_type, nodes, name, env, image, working_dir, priority, booking, project, inactivity, secret, after,
-        retries, requeue=requeue, array=array, cpus=cpus, memory=memory, shm=shm, disks=disk,
+        retries, requeue=requeue, array=array, cpus=cpus, memory=memory, shm=shm, disks=disk, no_home=no_home,
     )  # fmt: skip
     files = read_synced(sync, fetch)
     fields |= end_fields(preemptible=preemptible, min_runtime=min_runtime, end_signal=end_signal)
@@ -135,6 +138,7 @@ def submit(
             raise typer.Exit(_wait_for(client, job, files, output, patience))
         put(show_one(job, JOB_DETAILS, output))
         say_wait(client, request, job)
+        say_home(client, request, job)
 
 
 def _wait_for(client: GpuDevClient, job: Job, files: SyncedFolder, output: Format, patience: timedelta | None) -> int:

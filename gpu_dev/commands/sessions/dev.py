@@ -17,6 +17,7 @@ from gpu_dev.commands.jobs.job_options import (
     Memory,
     Name,
     Nodes,
+    NoHome,
     Priority,
     Project,
     Secret,
@@ -28,7 +29,7 @@ from gpu_dev.inputs.asking import needed_duration, needed_gpus
 from gpu_dev.inputs.requests import job_fields, make_request
 from gpu_dev.session import booking_id_of, client_for
 from gpu_dev.sessions.editors import Ide, open_editor
-from gpu_dev.sessions.waiting import submit_session, wait_for_start
+from gpu_dev.sessions.waiting import say_home, submit_session, wait_for_start
 from gpu_dev.wire.jobs import JobSubmit
 
 app = typer.Typer(add_completion=False)
@@ -48,6 +49,7 @@ def dev(
     env: Env = None,
     secret: Secret = None,
     disk: Disk = None,
+    no_home: NoHome = False,
     working_dir: WorkingDir = None,
     priority: Priority = None,
     booking: Booking = None,
@@ -75,13 +77,16 @@ def dev(
 
     fields = job_fields(
         None, gpu_type, nodes, name, env, image, working_dir, priority, booking, project, inactivity, secret,
-        cpus=cpus, memory=memory, shm=shm, disks=disk,
+        cpus=cpus, memory=memory, shm=shm, disks=disk, no_home=no_home,
     )  # fmt: skip
     with client_for(ctx) as client:
         if booking is not None:
             fields["booking_id"] = booking_id_of(client, booking)
         asked = {"gpus": needed_gpus(gpus, _EXAMPLE), "duration": needed_duration(duration, _EXAMPLE)}
-        job = wait_for_start(client, submit_session(client, make_request(JobSubmit, {**fields, **asked})))
+        request = make_request(JobSubmit, {**fields, **asked})
+        submitted = submit_session(client, request)
+        say_home(client, request, submitted)
+        job = wait_for_start(client, submitted)
         if ide is Ide.JUPYTER:
             code = enter_notebook(client, job.id)
         else:

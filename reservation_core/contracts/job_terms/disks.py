@@ -43,6 +43,12 @@ JobDisks = Annotated[
 ]
 
 
+NoHome = Annotated[
+    bool,
+    Field(strict=True, exclude_if=not_, description="Start a session without your disk `home`."),
+]
+
+
 class DiskSource(Wire):
     """What a clone begins with: what is on a disk of yours, or was on it when its snapshot was taken."""
 

@@ -72,3 +72,11 @@ def fault_of_uses(uses: Sequence[DiskUse], secret_paths: Collection[str]) -> str
             if path == use.path or path.startswith(f"{use.path}/"):
                 return f"{path} is at or within the path of the disk {use.name}; choose other paths"
     return None
+
+
+def with_home(uses: Sequence[DiskUse], secret_paths: Collection[str]) -> tuple[DiskUse, ...]:
+    """The uses and the disk `home` at its path; only the uses where they leave no room for it, or name it."""
+    all_uses = (*uses, DiskUse(HOME, HOME_PATH))
+    if len(all_uses) > MOST_IN_JOB or fault_of_uses(all_uses, secret_paths) is not None:
+        return tuple(uses)
+    return all_uses

@@ -139,3 +139,24 @@ def test_a_snapshot_keeps_what_was_on_the_disk_and_is_cloned(system: System) -> 
     deleted = system.cli("disk", "delete-snapshot", "data", "first", "--yes")
     assert (deleted.returncode, deleted.stdout) == (0, "first is deleted\n"), deleted.stderr
     assert disk_of(system)["snapshots"] == []
+
+
+def test_a_session_has_the_disk_home(system: System) -> None:
+    made(system, "home")
+    first = system.cli("submit", "-g1", "-d5m")
+    assert "The session has your disk home at $GPU_DEV_DISK_FOLDER/home/dev." in first.stderr
+    job = first.stdout.strip()
+    assert [use["job"] for use in disk_of(system, "home")["jobs"]] == [job]
+    writes = ("--", "sh", "-c", "echo 42 > $GPU_DEV_DISK_FOLDER/home/dev/f")
+    eventually_sync(lambda: system.cli("exec", job, *writes).returncode == 0)
+    refused = system.cli("submit", "-g1", "-d5m")
+    assert f"The job {job} has the disk home until it ends" in refused.stderr
+    assert "`--no-home` starts one without it" in refused.stderr
+    for option in (["--no-home"], ["--disk", "home:ro"]):
+        assert system.cli("submit", "-g1", "-d5m", *option).returncode == 0, option
+    assert system.cli(*RUN, "--", "true").returncode == 0  # a command has what it names
+    system.cli("cancel", job)
+    eventually_sync(lambda: all(use["read_only"] for use in disk_of(system, "home")["jobs"]))
+    second = system.cli("submit", "-g1", "-d5m").stdout.strip()
+    reads = ("--", "sh", "-c", "cat $GPU_DEV_DISK_FOLDER/home/dev/f")
+    eventually_sync(lambda: system.run_whole("exec", second, *reads).stdout == b"42\n")
