@@ -30,6 +30,8 @@ _ROWS = """
 SELECT id, name, size_bytes, made_bytes, deleted_at, removing, date_trunc('milliseconds', created_at) AS made
 FROM disks
 """
+_SNAPSHOTS = "SELECT id, made, removing FROM disk_snapshots"
+_COPIES = "SELECT clone_id, into_snapshot_id FROM disk_copies"
 _USES_LEFT = """
 SELECT u.disk_id, u.reservation_id FROM disk_uses u JOIN reservations r ON r.id = u.reservation_id
 WHERE r.finished_at IS NOT NULL
@@ -62,8 +64,8 @@ class DiskChecks:
         try:
             await eventually(self._settled, timeout=_SETTLED_WITHIN_S)
         except AssertionError:
-            uses = [tuple(row) for row in await self._system.rows(_USES_LEFT)]
-            return [f"disks are not settled: {await self._system.rows(_ROWS)}, uses {uses}, folders {self._folders()}"]
+            left = [[*map(tuple, await self._system.rows(one))] for one in (_ROWS, _SNAPSHOTS, _COPIES, _USES_LEFT)]
+            return [f"disks are not settled: rows, snapshots, copies, uses {left}, folders {self._folders()}"]
         await self._look()
         rows = await self._system.rows(_ROWS)
         found = [f"what jobs say of disks: {faults}"] if (faults := self._life.faults()) else []
@@ -80,10 +82,13 @@ class DiskChecks:
         rows = await self._system.rows(_ROWS)
         aged = [row.id for row in rows if row.removing or row.made in self._life.aged]
         unmade = [row.id for row in rows if row.deleted_at is None and row.made_bytes != row.size_bytes]
-        made = {row.id for row in rows if row.made_bytes is not None}
+        snapshots = await self._system.rows(_SNAPSHOTS)
+        made = {row.id for row in rows if row.made_bytes is not None} | {row.id for row in snapshots if row.made}
         # A disk that was deleted before it was made has no folder.
-        right = made <= self._folders() <= {row.id for row in rows}
-        return right and not aged and not unmade and not await self._system.rows(_USES_LEFT)
+        right = made <= self._folders() <= {row.id for row in (*rows, *snapshots)}
+        begun = [*await self._system.rows(_COPIES), *self._folder.glob(".part-*")]
+        begun += [row.id for row in snapshots if row.removing]
+        return right and not aged and not unmade and not begun and not await self._system.rows(_USES_LEFT)
 
     async def _look(self) -> None:
         for what, statement in _CHECKS.items():
@@ -91,10 +96,11 @@ class DiskChecks:
                 self._say(f"{what}: {sorted(tuple(map(str, row)) for row in rows)}")
         before, written = self._folders(), self.files()
         rows = await self._system.rows(_ROWS)
+        known = {row.id for row in (*rows, *await self._system.rows(_SNAPSHOTS))}
         missing = self._missing(rows, written)
         after = self._folders()
         # A folder that was there before and after, while no row was.
-        if orphans := (before & after) - {row.id for row in rows}:
+        if orphans := (before & after) - known:
             self._say(f"folders without a row: {sorted(orphans)}")
         if missing and (lost := missing & self._missing(await self._system.rows(_ROWS), written)):
             self._say(f"files that were written and are missing: {sorted(lost)}")
@@ -117,7 +123,9 @@ class DiskChecks:
         return [(disk, file, text) for disk, file, text in lines]
 
     def _folders(self) -> set[str]:
-        return {path.name for path in self._folder.iterdir()} if self._folder.exists() else set()
+        """Disks and snapshots; the names of what is not whole begin with a point."""
+        found = self._folder.iterdir() if self._folder.exists() else ()
+        return {path.name for path in found if not path.name.startswith(".")}
 
     def _say(self, problem: str) -> None:
         if problem not in self._violations:

@@ -1,5 +1,7 @@
 """The disks of a campaign: made, renamed, resized, deleted and restored by one client, while jobs write and read them.
 
+It takes snapshots, too, and clones disks and snapshots: a clone has what was written before it was asked for.
+
 The client knows what was acknowledged, so that what the rows and the file system have can be compared with it. Jobs
 are witnesses: a lock of the kernel a disk for the one that writes, and a list of all files that were written.
 """
@@ -20,12 +22,14 @@ from tests.faults.systems.system import System
 
 NAMES = tuple("abcdefghij")
 _ROUTE = "/v1/disks"
-_LEAST = 2**20
+_LEAST = 2**24
 _MORE = 4096
 _DELETED_ONE = 0.3
 """How often a name is that of a deleted disk: it can be restored, or given again."""
 _AGED = 0.1
 _NOT_FOUND, _CONFLICT, _UNPROCESSABLE = 404, 409, 422
+_SNAPSHOTS = ("s", "t")
+_OF_COPIES = (200, 201, _NOT_FOUND, _CONFLICT, _UNPROCESSABLE)
 
 # Builtins alone: a command that a signal ended would look as if the disk or its file were missing.
 SCRIPT = """
@@ -67,6 +71,8 @@ class DiskLife:
         self._stop = asyncio.Event()
         self._sizes = _LEAST
         self._locks = locks
+        self._clones: set[datetime] = set()
+        self._snapshots: dict[tuple[datetime, str], list[str]] = {}
         (locks / "written").touch()
 
     def stop(self) -> None:
@@ -87,13 +93,14 @@ class DiskLife:
         """Change disks until `stop`."""
         steps: tuple[Callable[[httpx.AsyncClient, str], Awaitable[None]], ...] = (
             self._create, self._delete, self._delete, self._delete, self._restore, self._rename, self._resize,
+            self._snapshot, self._clone, self._clone, self._drop,
         )  # fmt: skip
         async with self._calls.client() as client:
             while not self._stop.is_set():
                 names = [*self.deleted.values()] if self._dice.random() < _DELETED_ONE else NAMES
                 await self._dice.choice(steps)(client, self._dice.choice(names or NAMES))
                 if self.deleted and self._dice.random() < _AGED:
-                    await self._age()
+                    await self._age(self._dice.choice([*self.deleted]))
                 await asyncio.sleep(PAUSE_S)
 
     async def _create(self, client: httpx.AsyncClient, name: str) -> None:
@@ -117,6 +124,8 @@ class DiskLife:
         if answer.status_code != _CONFLICT and name in self.live:
             made, _ = self.live.pop(name)
             self.deleted[made] = name
+            if made in self._clones:
+                await self._age(made)  # one that was not copied yet goes at once
 
     async def _restore(self, client: httpx.AsyncClient, name: str) -> None:
         answer = await self._calls.send(
@@ -144,18 +153,59 @@ class DiskLife:
             made, size = self.live.pop(name)
             self.live[body.get("name", name)] = (made, body.get("size", size))
 
-    async def _age(self) -> None:
-        """Let the time go by for which a deleted disk is kept."""
-        made = self._dice.choice([*self.deleted])
-        del self.deleted[made]
-        self.aged.add(made)
+    async def _snapshot(self, client: httpx.AsyncClient, disk: str) -> None:
+        written = await self._written(disk)
+        name = self._dice.choice(_SNAPSHOTS)
+        answer = await self._calls.send(
+            client, "POST", f"{_ROUTE}/{disk}/snapshots", {"name": name}, allowed=_OF_COPIES
+        )
+        self._note("snapshot", answer, (_NOT_FOUND, disk not in self.live))
+        if answer.is_success:
+            self._snapshots[self.live[disk][0], name] = written
+
+    async def _drop(self, client: httpx.AsyncClient, disk: str) -> None:
+        name = self._dice.choice(_SNAPSHOTS)
+        answer = await self._calls.send(client, "DELETE", f"{_ROUTE}/{disk}/snapshots/{name}", allowed=_OF_COPIES)
+        self._note("delete a snapshot", answer)
+
+    async def _clone(self, client: httpx.AsyncClient, disk: str) -> None:
+        name, snapshot = self._dice.choice(NAMES), self._dice.choice((*_SNAPSHOTS, None, None))
+        written, size = await self._written(disk), self._next_size()
+        if snapshot is not None:
+            made, _ = self.live.get(disk, (None, 0))
+            written = [] if made is None else self._snapshots.get((made, snapshot), [])
+        source = {"disk": disk} | ({} if snapshot is None else {"snapshot": snapshot})
+        body = {"name": name, "size": size, "source": source}
+        answer = await self._calls.send(client, "POST", _ROUTE, body, allowed=_OF_COPIES)
+        self._note(f"clone {'a disk' if snapshot is None else 'a snapshot'}", answer)
+        if answer.is_success:
+            made = _made(answer)
+            self.live[name] = (made, size)
+            self._clones.add(made)
+            [row] = await self._rows(_ID, made=made)
+            with (self._locks / "written").open("a") as file:
+                file.writelines(f"{row.id} {line}\n" for line in written)
+
+    async def _written(self, disk: str) -> list[str]:
+        """The files that a live disk has for sure, as jobs note them, without the disk."""
+        if disk not in self.live:
+            return []
+        lines = (self._locks / "written").read_text().splitlines()
+        ids = {row.id for row in await self._rows(_ID, made=self.live[disk][0])}
+        return [line.partition(" ")[2] for line in lines if line.partition(" ")[0] in ids]
+
+    async def _rows(self, statement: str, **values: object) -> list[Any]:
         while True:
             try:
-                await self._system.rows(_AGE, made=made)
+                return [*await self._system.rows(statement, **values)]
             except (DBAPIError, OSError):
                 await asyncio.sleep(PAUSE_S)
-            else:
-                return
+
+    async def _age(self, made: datetime) -> None:
+        """Let the time go by for which a deleted disk is kept."""
+        del self.deleted[made]
+        self.aged.add(made)
+        await self._rows(_AGE, made=made)
 
     def _next_size(self) -> int:
         self._sizes += _MORE
@@ -178,6 +228,8 @@ _AGE = """
 UPDATE disks SET deleted_at = deleted_at - interval '40 days'
 WHERE date_trunc('milliseconds', created_at) = :made AND deleted_at IS NOT NULL AND NOT removing
 """
+
+_ID = "SELECT id FROM disks WHERE date_trunc('milliseconds', created_at) = :made"
 
 
 def _made(answer: httpx.Response) -> datetime:

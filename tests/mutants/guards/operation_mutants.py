@@ -2,6 +2,9 @@
 
 from tests.mutants.mutant import Mutant
 
+COPYING = "tests/integration/reservation_core/usecases/disks/test_copy_disks.py"
+FOLDERS = "tests/unit/reservation_core/adapters/local/test_disk_folders.py"
+SNAPSHOTS = "migrations/versions/006x/0062_disk_snapshots.sql"
 SETTLING = "tests/integration/reservation_core/usecases/disks/test_settle_disks.py"
 DRIVER_ERRORS = "reservation_core/adapters/postgres/connection/driver_errors.py"
 TESTS_OF_DRIVER_ERRORS = "tests/integration/reservation_core/adapters/postgres/connection/test_driver_errors.py"
@@ -217,5 +220,53 @@ OPERATION = (
         "failed_at = NULL WHERE id = :id AND NOT given_up;",
         "failed_at = NULL WHERE id = :id;",
         (f"{SETTLING}::test_a_disk_that_is_deleted_while_it_is_tried_again_passes_no_bound",),
+    ),
+    Mutant(
+        "a disk is copied beside its writer",
+        "Where files are copied one by one, no job writes to the disk meanwhile",
+        SNAPSHOTS,
+        "    IF NEW.is_still AND NEW.snapshot_id IS NULL",
+        "    IF false AND NEW.snapshot_id IS NULL",
+        (f"{COPYING}::test_a_writer_and_a_copy_that_are_asked_for_at_once_do_not_meet",),
+    ),
+    Mutant(
+        "a copy does not wait for a job that is being submitted",
+        "Of a writer and a copy that are asked for at once, one is refused",
+        SNAPSHOTS,
+        "    PERFORM FROM disks WHERE id = NEW.disk_id FOR NO KEY UPDATE;\n",
+        "",
+        (f"{COPYING}::test_a_writer_and_a_copy_that_are_asked_for_at_once_do_not_meet",),
+    ),
+    Mutant(
+        "a clone is made before it is copied",
+        "A clone does not count as made before it is copied, whatever process says so",
+        SNAPSHOTS,
+        "WHERE clone_id = NEW.id) THEN",
+        "WHERE clone_id = NEW.id AND false) THEN",
+        (f"{COPYING}::test_nothing_changes_what_is_copied",),
+    ),
+    Mutant(
+        "a copy is removed while it is made",
+        "A copy that is deleted while it is made is removed afterwards, and not before",
+        "reservation_core/usecases/disks/settle_disks.py",
+        "        if snapshot_id in copying:",
+        "        if snapshot_id in ():",
+        (f"{COPYING}::test_a_copy_that_is_deleted_while_it_is_made_is_removed_afterwards",),
+    ),
+    Mutant(
+        "half a copy is there",
+        "A copy whose process is killed is not there, and is begun anew",
+        "reservation_core/adapters/local/disks/disk_folders.py",
+        'return self._folder / f"{_PART}{disk_id}"',
+        "return self._folder / disk_id",
+        (f"{FOLDERS}::test_a_copy_whose_process_is_killed_is_begun_anew",),
+    ),
+    Mutant(
+        "a copy follows links",
+        "A copy of a disk follows no link, also not one that comes meanwhile",
+        "reservation_core/adapters/local/disks/tree_copies.py",
+        "_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW",
+        "_FOLDER = os.O_RDONLY | os.O_DIRECTORY",
+        (f"{FOLDERS}::test_what_becomes_a_link_meanwhile_leads_nowhere",),
     ),
 )

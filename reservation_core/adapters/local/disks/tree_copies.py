@@ -21,7 +21,7 @@ _CLONE = 0x40049409  # FICLONE: the file system lets both files have the same bl
 _PART = 2**23
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-_NO_ENTRY = frozenset({errno.ENOENT, errno.ELOOP, errno.ENXIO})
+_NO_ENTRY = frozenset({errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.ENXIO})
 
 
 class TreeRefusedError(Exception):

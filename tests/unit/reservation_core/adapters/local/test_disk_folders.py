@@ -148,6 +148,29 @@ async def test_holes_take_no_room_and_pipes_are_left_out(disks: DiskFolders, hom
         assert file.read(4) == b"end\0"
 
 
+async def test_what_becomes_a_link_meanwhile_leads_nowhere(disks: DiskFolders, home: Path) -> None:
+    folder, outside = home / "disks" / DISK, home / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("not the disk's")
+    (folder / "inner").mkdir()
+    (folder / "file").write_text("the disk's")
+    lstat = os.lstat
+
+    def swapped(name: str, *, dir_fd: int | None = None) -> os.stat_result:
+        found = lstat(name, dir_fd=dir_fd)
+        if name == "inner" and not (folder / "inner").is_symlink():
+            (folder / "inner").rmdir()
+            (folder / "inner").symlink_to(outside, target_is_directory=True)
+        if name == "file" and not (folder / "file").is_symlink():
+            (folder / "file").unlink()
+            (folder / "file").symlink_to(outside / "file")
+        return found
+
+    with patch("reservation_core.adapters.local.disks.tree_copies.os.lstat", swapped):
+        assert await disks.copy(TAKEN)
+    assert [*(home / "disks" / SNAPSHOT).iterdir()] == []
+
+
 async def test_what_can_not_be_copied_leaves_nothing(disks: DiskFolders, home: Path) -> None:
     folder = home / "disks" / DISK
     (folder / "secret").write_text("x")

@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.disks.disk_life import DiskState, DiskStep, next_step, state_of
-from reservation_core.domain.disks.disk_uses import DiskUse, fault_of_uses, is_disk_name, read_use, written_use
+from reservation_core.domain.disks.disk_uses import (
+    HOME_PATH,
+    MOST_IN_JOB,
+    DiskUse,
+    fault_of_uses,
+    is_disk_name,
+    read_use,
+    with_home,
+    written_use,
+)
 
 NAMES = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", fullmatch=True)
 PATHS = st.from_regex(r"/[a-z]{1,4}(/[a-z]{1,4}){0,2}", fullmatch=True)
@@ -79,3 +88,19 @@ def test_where_a_disk_stands(
 ) -> None:
     assert state_of(9, made, NOW if deleted else None, is_removing=removing) is state
     assert next_step(state) is step
+
+
+@given(st.lists(st.builds(DiskUse, NAMES, PATHS | st.just("/home") | st.just(HOME_PATH)), max_size=MOST_IN_JOB))
+def test_home_is_added_where_a_job_may_have_it_besides(uses: list[DiskUse]) -> None:
+    home = DiskUse("home", HOME_PATH)
+    together = [*uses, home]
+    fits = len(together) <= MOST_IN_JOB and fault_of_uses(together, []) is None
+    assert with_home(uses, []) == tuple(together if fits else uses)
+
+
+def test_home_gives_way_to_what_is_named() -> None:
+    data = DiskUse("data", "/data")
+    assert with_home([data], ["/home/dev/.ssh/key"]) == (data,)
+    assert with_home([data], ["/run/key"]) == (data, DiskUse("home", HOME_PATH))
+    many = [DiskUse(f"d{number}", f"/d{number}") for number in range(MOST_IN_JOB)]
+    assert with_home(many, []) == tuple(many)
