@@ -4,7 +4,7 @@ from tests.mutants.mutant import Mutant
 
 COPYING = "tests/integration/reservation_core/usecases/disks/test_copy_disks.py"
 FOLDERS = "tests/unit/reservation_core/adapters/local/test_disk_folders.py"
-SNAPSHOTS = "migrations/versions/006x/0062_disk_snapshots.sql"
+SNAPSHOTS = "migrations/versions/006x/0060_disk_snapshots.sql"
 SETTLING = "tests/integration/reservation_core/usecases/disks/test_settle_disks.py"
 DRIVER_ERRORS = "reservation_core/adapters/postgres/connection/driver_errors.py"
 TESTS_OF_DRIVER_ERRORS = "tests/integration/reservation_core/adapters/postgres/connection/test_driver_errors.py"

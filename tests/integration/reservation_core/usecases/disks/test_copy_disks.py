@@ -23,6 +23,7 @@ from reservation_core.usecases.disks.copy_disks import Copying
 from reservation_core.usecases.disks.disks import DiskChanges, change_disk, restore_disk
 from reservation_core.usecases.disks.settle_disks import measure_disks, settle_disks
 from reservation_core.usecases.disks.snapshots import CopyRules, clone_disk, delete_snapshot, take_snapshot
+from tests.database.sql import sql
 from tests.integration.reservation_core.usecases.disks.test_settle_disks import (
     BOUNDS,
     GIB,
@@ -38,7 +39,6 @@ from tests.integration.reservation_core.usecases.disks.test_settle_disks import 
     with_disk,
 )
 from tests.integration.reservation_core.usecases.world import World
-from tests.sql import sql
 from tests.waiting import eventually
 
 STILL = CopyRules(BOUNDS, is_still=True)

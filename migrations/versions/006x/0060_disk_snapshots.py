@@ -6,8 +6,8 @@ from alembic import op
 
 from migrations.scripts import execute_script, lock_tables
 
-revision = "0062_disk_snapshots"
-down_revision = "0058_disk_uses"
+revision = "0060_disk_snapshots"
+down_revision = "0059_cpu_jobs"
 branch_labels = None
 depends_on = None
 
