@@ -1,4 +1,4 @@
-"""No folder has more modules than somebody can take in at one look."""
+"""No folder has more modules, and no module more lines, than somebody can take in at one look."""
 
 import tomllib
 from collections import Counter
@@ -6,6 +6,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 MOST = 15
+LONGEST = 400
+"""Lines of a module."""
 
 
 def crowded(root: Path, packages: list[str]) -> dict[str, int]:
@@ -22,6 +24,17 @@ def crowded(root: Path, packages: list[str]) -> dict[str, int]:
 def test_no_folder_has_more_modules_than_can_be_seen_at_once() -> None:
     built = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert crowded(ROOT, [*built["packages"], "tests", "benchmarks", "tools"]) == {}
+
+
+def test_no_module_is_longer_than_is_read_at_once() -> None:
+    built = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    modules = [
+        file
+        for folder in (*built["packages"], "tests", "benchmarks", "tools")
+        for file in (ROOT / folder).rglob("*.py")
+    ]
+    assert len(modules) > 1000
+    assert [str(file) for file in modules if file.read_bytes().count(b"\n") > LONGEST] == []
 
 
 def test_a_revision_is_in_the_folder_of_its_ten() -> None:
