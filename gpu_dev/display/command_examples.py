@@ -76,7 +76,7 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
     "book decline": ("gpu-dev book decline bkg-552v3yxa", "gpu-dev book decline 552v3yxa"),
     "book feed": ("gpu-dev book feed", "gpu-dev book feed --drop"),
     "avail": ("gpu-dev avail --type h100", "gpu-dev avail --from mon --to sat --step 4h"),
-    "usage": ("gpu-dev usage", "gpu-dev usage --by project --from 2030-01-01 -o csv"),
+    "usage": ("gpu-dev usage", "gpu-dev usage --by project --from 2026-01-01 -o csv"),
     "notify targets": ("gpu-dev notify targets", "gpu-dev notify targets -o json"),
     "notify add": (
         "gpu-dev notify add email ann@example.org",
@@ -156,7 +156,7 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
     ),
     "audit": ("gpu-dev audit --subject job-7f3k9q2m", "gpu-dev audit --actor ann --from mon"),
     "audit export": (
-        "gpu-dev audit export --from 2030-01-01 --to 2030-02-01 --file january.jsonl",
+        "gpu-dev audit export --from 2026-01-01 --to 2026-02-01 --file january.jsonl",
         "gpu-dev audit export > all.jsonl",
     ),
     "audit verify": ("gpu-dev audit verify", "gpu-dev audit verify january.jsonl february.jsonl"),

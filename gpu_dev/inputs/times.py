@@ -151,8 +151,11 @@ def parse_period(
     if past and begin is not None and begin > now:
         raise UsageError(f"{start!r} is in the future. Give a time in the past.")
     if begin is not None and end is not None and until is not None and until <= begin:
-        if end.lower().split()[0] not in _FIXED:
+        word = end.lower().split()[0]
+        if word not in _FIXED:
             until = parse_instant(end, begin, zone)
+        if until <= begin and len(word) >= 3 and any(name.startswith(word) for name in _DAYS):
+            until = parse_instant(end, begin + timedelta(days=1), zone)  # `today` to `fri`, on a Friday
         if until <= begin:
             raise UsageError(f"The end, {end!r}, is not after the begin, {start!r}.")
     return begin, until

@@ -169,6 +169,9 @@ def test_a_weekday_to_look_back_at_is_the_last_one(typed: str, meant: str) -> No
         # On a Saturday the next Sunday comes before the next Monday.
         ("mon", "sun", ("2026-11-23", "2026-11-29")),
         ("mon", "fri", ("2026-11-23", "2026-11-27")),
+        # A day of the week that is the begin's own is the next one of its name.
+        ("mon", "mon", ("2026-11-23", "2026-11-30")),
+        ("2026-11-27", "fri", ("2026-11-27", "2026-12-04")),
         (None, "fri", (None, "2026-11-27")),
         ("2026-11-01", None, ("2026-11-01", None)),
     ],
