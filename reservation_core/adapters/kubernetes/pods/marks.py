@@ -11,6 +11,7 @@ from typing import Any, TypeGuard
 
 from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, as_mapping, format_time, read_time
 from reservation_core.domain.model import PodHolding, PodName, PodSpec
+from reservation_core.domain.pods.cards_in_containers import NO_CARDS, NVIDIA_VISIBLE_DEVICES
 from reservation_core.domain.pods.pod_environment import JOB_ID_VARIABLE
 
 MANAGED = "gpu-dev/managed"
@@ -35,6 +36,9 @@ NODE_GPUS = "gpu-dev/gpus"
 
 NODE_LINKS = "gpu-dev/gpu-links"
 """The annotation of a Node with the links between its GPUs (see `link_words`)."""
+
+_SEES_NO_GPU = {"name": NVIDIA_VISIBLE_DEVICES, "value": NO_CARDS}
+"""A variable of pods whose job has no GPUs. Annotations change, variables don't: without it an empty mark is broken."""
 
 _NOT_IN_LABELS = re.compile(r"[^A-Za-z0-9._-]")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,5}")
@@ -88,7 +92,10 @@ def _name_of(pod: Mapping[str, Any]) -> PodName | None:
 
 
 def _was_created_as(pod: Mapping[str, Any], name: PodName) -> bool:
-    variable = {"name": JOB_ID_VARIABLE, "value": name.reservation_id}
+    return _has_variable(pod, {"name": JOB_ID_VARIABLE, "value": name.reservation_id})
+
+
+def _has_variable(pod: Mapping[str, Any], variable: Mapping[str, str]) -> bool:
     containers = as_list(as_mapping(pod.get("spec")).get("containers"))
     return any(variable in as_list(as_mapping(container).get("env")) for container in containers)
 
@@ -100,7 +107,7 @@ def holding_of(pod: Mapping[str, Any]) -> PodHolding | None:
     starts_at, ends_at = read_time(present.get(STARTS_AT)), read_time(present.get(ENDS_AT))
     if not isinstance(node, str) or not node or not isinstance(indices, str) or not _is_number(pods):
         return None
-    numbers = indices.split(",") if indices else []  # a job may have no GPUs
+    numbers = [] if not indices and _has_variable(pod, _SEES_NO_GPU) else indices.split(",")
     if len(numbers) > 1024 or not all(_is_number(number) for number in numbers):
         return None
     gpu_indices = tuple(int(number) for number in numbers)
