@@ -4,12 +4,18 @@ ALTER TABLE nodes
     ADD COLUMN spare_memory_bytes bigint,
     ADD CONSTRAINT nodes_spare CHECK (spare_cpu_milli >= 0 AND spare_memory_bytes >= 0) NOT VALID;
 
+-- Nobody's job with GPUs waits in the queue of jobs without.
+UPDATE reservations SET gpu_type = 'cpu-gpu'
+WHERE kind = 'job' AND gpus > 0 AND gpu_type = 'cpu' AND finished_at IS NULL;
+
 -- A job without GPUs names its amounts and waits in a queue of its own, that of type `cpu`. A planner of the version before
 -- knows no such type: these jobs wait for it.
 ALTER TABLE reservations
     DROP CONSTRAINT reservations_gpus_check,
     -- Weaker than before, so that every row fulfils it.
     ADD CONSTRAINT reservations_gpus CHECK (gpus BETWEEN 0 AND 1024) NOT VALID,
+    ADD CONSTRAINT reservations_cpu_type CHECK (
+        gpus = 0 OR gpu_type IS DISTINCT FROM 'cpu' OR kind <> 'job' OR finished_at IS NOT NULL) NOT VALID,
     ADD CONSTRAINT reservations_cpu_jobs CHECK (
         gpus > 0 OR (kind = 'job' AND gpu_type IS NOT DISTINCT FROM 'cpu' AND nodes = 1 AND booking_id IS NULL
                      AND preemptible IS NOT TRUE AND num_nonnulls(cpu_milli, memory_bytes) = 2)) NOT VALID;
@@ -31,7 +37,8 @@ CREATE UNIQUE INDEX allocations_cpu_hold ON allocations (node_id, cpu_slot) WHER
 CREATE INDEX allocations_cpu_open ON allocations (node_id) WHERE released_at IS NULL AND node_id IS NOT NULL;
 
 -- Refuse a range on a node where at some instant in it more is taken than the node keeps for jobs without GPUs. Rows count
--- as in refuse_beyond_shares: one whose pod overruns lasts a minute from now.
+-- as in refuse_beyond_shares. A pod that overruns lasts half a minute from now: the planner, whose now is a little earlier,
+-- counts a minute, and what it plans behind that is never refused.
 CREATE FUNCTION refuse_beyond_spare(on_node bigint, span tstzrange) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     lacking record;
@@ -40,7 +47,7 @@ BEGIN
     WITH taken AS MATERIALIZED (
         SELECT a.cpu_milli, a.memory_bytes,
                CASE WHEN a.held THEN least(lower(a.during), at_once) ELSE lower(a.during) END AS begins,
-               CASE WHEN a.held AND upper(a.during) <= at_once THEN at_once + interval '60 seconds'
+               CASE WHEN a.held AND upper(a.during) <= at_once THEN at_once + interval '30 seconds'
                     ELSE upper(a.during) END AS ends
         FROM allocations a WHERE a.node_id = on_node AND a.released_at IS NULL
     ), instants AS (
@@ -125,12 +132,19 @@ $$;
 -- node as a whole may change.
 CREATE FUNCTION keep_spare_while_asked() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM pg_advisory_xact_lock(hashtextextended('shares', 0));
+    -- In the order of `check_spare` and `check_shares_of_placed` in one statement that starts jobs of both kinds.
     PERFORM pg_advisory_xact_lock(hashtextextended('cpu_jobs', 0));
+    PERFORM pg_advisory_xact_lock(hashtextextended('shares', 0));
     IF has_asking_jobs(NEW.id) THEN
-        NEW.cpu_milli := greatest(NEW.cpu_milli + coalesce(NEW.spare_cpu_milli, 0) - coalesce(OLD.spare_cpu_milli, 0), 0);
-        NEW.memory_bytes := greatest(
-            NEW.memory_bytes + coalesce(NEW.spare_memory_bytes, 0) - coalesce(OLD.spare_memory_bytes, 0), 0);
+        -- Not `greatest(..., 0)` of what is not known, which is 0.
+        IF NEW.cpu_milli IS NOT NULL THEN
+            NEW.cpu_milli := greatest(
+                NEW.cpu_milli + coalesce(NEW.spare_cpu_milli, 0) - coalesce(OLD.spare_cpu_milli, 0), 0);
+        END IF;
+        IF NEW.memory_bytes IS NOT NULL THEN
+            NEW.memory_bytes := greatest(
+                NEW.memory_bytes + coalesce(NEW.spare_memory_bytes, 0) - coalesce(OLD.spare_memory_bytes, 0), 0);
+        END IF;
         NEW.spare_cpu_milli := OLD.spare_cpu_milli;
         NEW.spare_memory_bytes := OLD.spare_memory_bytes;
     END IF;
@@ -143,6 +157,7 @@ CREATE TRIGGER nodes_spare_kept BEFORE UPDATE OF spare_cpu_milli, spare_memory_b
 -- Whether some node keeps so much for jobs without GPUs, if nothing runs there.
 CREATE FUNCTION is_kept_somewhere(asked_cpu bigint, asked_memory bigint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
 BEGIN
-    RETURN EXISTS (SELECT FROM nodes WHERE removed_at IS NULL AND spare_cpu_milli >= asked_cpu
-                                       AND spare_memory_bytes >= asked_memory);
+    RETURN EXISTS (SELECT FROM nodes n WHERE removed_at IS NULL AND spare_cpu_milli >= asked_cpu
+                                         AND spare_memory_bytes >= asked_memory
+                                         AND EXISTS (SELECT FROM gpus g WHERE g.node_id = n.id));
 END $$;

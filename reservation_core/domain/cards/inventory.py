@@ -196,10 +196,9 @@ def _split(node: KnownNode, known: KnownNode | None, kept: float) -> KnownNode:
         (node.cpu_milli, known and known.spare_cpu_milli),
         (node.memory_bytes, known and known.spare_memory_bytes),
     ):
-        wanted = (before or 0) if known is not None and known.is_asked else int((whole or 0) * kept)
-        aside = min(wanted, whole or 0)
+        aside = (before or 0) if known is not None and known.is_asked else int((whole or 0) * kept)
         spare.append(aside or None)
-        left.append(None if whole is None else whole - aside)
+        left.append(None if whole is None else max(whole - aside, 0))
     return replace(node, cpu_milli=left[0], memory_bytes=left[1], spare_cpu_milli=spare[0], spare_memory_bytes=spare[1])
 
 

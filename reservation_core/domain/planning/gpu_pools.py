@@ -163,12 +163,18 @@ class GpuPools:
                     self.freed.add(pool.gpu_type)
                     self.freed_time[pool.gpu_type].add(position)
 
-    def refresh_gpus(self, gpu_ids: Iterable[int], at: int) -> None:
-        """Bring these GPUs up to date after their rows were taken out or put back, with nothing decided yet."""
+    def refresh_gpus(self, gpu_ids: Iterable[int], at: int, *, back: bool) -> None:
+        """Bring these GPUs up to date after their rows were taken out or put `back`, with nothing decided yet.
+
+        What was learnt of their nodes meanwhile is forgotten: it knew nothing of these rows.
+        """
         for gpu_id in gpu_ids:
             place = self._places.get(gpu_id)
             if place is not None:
-                place[0].stale.add(place[1])
+                pool, position = place
+                pool.stale.add(position)
+                if back:
+                    self.profiles[pool.gpu_type].forget(position, freed=True)
         self.refresh(at)
 
     def refresh(self, at: int) -> list[str]:

@@ -185,7 +185,7 @@ class _Decisions:
 
     def _set_slot_rows(self, job: Waiting, rows: tuple[tuple[int, Row], ...]) -> None:
         """Take a slot out of the calendar, or put it back, with nothing else decided."""
-        self._pools.refresh_gpus(self._ledger.set_rows(job.id, rows, planned=bool(rows)), self._at)
+        self._pools.refresh_gpus(self._ledger.set_rows(job.id, rows, planned=bool(rows)), self._at, back=bool(rows))
 
     def _refresh(self) -> None:
         """Bring the pools up to date. GPUs were given back, so jobs ahead in the queue are considered again."""

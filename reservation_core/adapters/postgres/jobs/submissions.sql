@@ -69,7 +69,8 @@ SELECT may_name(:user_id, :booking_id, :project, :gpus, :nodes, :gpu_type)
 -- name: kept_by_nodes
 -- What nodes keep for jobs without GPUs.
 SELECT id, name, spare_cpu_milli, spare_memory_bytes FROM nodes
-WHERE removed_at IS NULL AND spare_cpu_milli > 0 AND spare_memory_bytes > 0;
+WHERE removed_at IS NULL AND spare_cpu_milli > 0 AND spare_memory_bytes > 0
+  AND EXISTS (SELECT FROM gpus WHERE gpus.node_id = nodes.id);
 
 -- name: disabled_of
 -- Who of these is disabled.

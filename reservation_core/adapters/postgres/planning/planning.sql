@@ -164,7 +164,7 @@ WHERE released_at IS NULL
 SELECT user_id, priority, count(*) AS jobs, count(*) FILTER (
     WHERE waited_s >= CAST(:longest_s AS float8)
        OR CASE WHEN CAST(:by_area AS boolean) <> coalesce(project = ANY(CAST(:others AS text[])), false)
-               THEN gpus * nodes * (CAST(extract(epoch FROM duration) AS float8) + CAST(:beside_s AS float8))
+               THEN greatest(gpus, 1) * nodes * (CAST(extract(epoch FROM duration) AS float8) + CAST(:beside_s AS float8))
                ELSE CAST(:alike_s AS float8) END
           <= CAST(:standing_s AS float8) * (1 + waited_s / CAST(:ageing_s AS float8)) ^ 2) AS ahead
 FROM (
