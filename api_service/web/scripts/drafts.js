@@ -147,16 +147,18 @@ export function noteSent(form, submitter) {
 
 const here = () => `${location.pathname}${location.search}`;
 
+/** How this page was come to: `navigate`, `reload` or `back_forward`; a browser may not say. */
+const comingHere = () => performance.getEntriesByType("navigation")[0]?.type;
+
 /** What this page answered when it was loaded before: a browser that loads it again sends the form again. */
 function loadedAgain() {
   const answered = read(ANSWERED);
-  const [{ type }] = performance.getEntriesByType("navigation");
-  return type === "reload" && answered?.page === here() ? answered : null;
+  return comingHere() === "reload" && answered?.page === here() ? answered : null;
 }
 
 /** Whether this page is the answer to what was sent, and not one that was opened after no answer came. */
 function isAnswer(key) {
-  const [{ type }] = performance.getEntriesByType("navigation");
+  const type = comingHere();
   if (type === "reload") return here() !== pageOf(key);
   return type === "navigate" && document.referrer.startsWith(`${location.origin}/`);
 }

@@ -154,7 +154,7 @@ async def test_a_body_without_a_length_is_bounded_while_it_arrives(alice: httpx.
 
 async def test_every_broken_field_is_named_at_once(alice: httpx.AsyncClient) -> None:
     response = await alice.post(
-        "/v1/jobs", json={"gpus": 0, "duration": -1, "workload": {"env": {"CUDA_VISIBLE_DEVICES": "0"}}, "colour": 1}
+        "/v1/jobs", json={"gpus": -1, "duration": -1, "workload": {"env": {"CUDA_VISIBLE_DEVICES": "0"}}, "colour": 1}
     )
     rules = response.json()["broken_rules"]
     assert {rule["detail"].split(":")[0] for rule in rules} == {"gpus", "duration", "workload.env", "colour"}

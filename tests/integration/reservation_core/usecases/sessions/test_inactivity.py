@@ -72,7 +72,7 @@ async def test_jobs_without_it_and_jobs_with_a_command_go_on(world: World) -> No
 
 
 def test_a_job_with_a_command_can_not_have_it(world: World) -> None:
-    with pytest.raises(LimitExceededError, match="Leave it out, or leave the command out"):
+    with pytest.raises(LimitExceededError, match="Leave the inactivity out, or leave the command out"):
         world.new(inactivity=600)
 
 

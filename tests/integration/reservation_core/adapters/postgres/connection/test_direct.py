@@ -46,14 +46,14 @@ async def test_in_a_transaction_it_belongs_to_it(engine: AsyncEngine, seed: Seed
 
 async def test_a_refusal_shows_nothing_of_the_row(engine: AsyncEngine) -> None:
     row = (
-        '[{"id": "job-a", "kind": "job", "user_id": 999, "gpus": -1, "nodes": 1, "duration_s": 60, "priority": 0, '
+        '[{"id": "job-a", "kind": "job", "user_id": 999, "gpus": 2000, "nodes": 1, "duration_s": 60, "priority": 0, '
         '"actor": "ada", "workload": {"env": {"KEY": "hunter2"}}, "created_at": "2030-01-01T00:00:00Z"}]'
     )
     words = {"status": "queued", "reason_code": "submitted", "reason": "x", "event_kind": "submitted", "now": Seed.now}
     async with by_itself(engine) as connection:
         with pytest.raises(IntegrityError) as caught:
             await direct.fetch(connection, "submit_reservations", {"batch": row, **words})
-    assert "reservations_gpus_check" in str(caught.value)
+    assert "reservations_gpus" in str(caught.value)
     assert "hunter2" not in str(caught.value)
 
 
