@@ -37,8 +37,11 @@ async def prepared(body: JobSubmit, caller: Principal, services: Services, now: 
     if body.secrets:
         found += await _unknown_secrets(body, caller, services)
     if body.disks:
-        unusable = await _unusable_disks(body, caller, services)
-        found += [_said_of_home(error) for error in unusable] if has_home else unusable
+        named = body.model_copy(update={"disks": body.disks[:-1]}) if has_home else body
+        unusable = await _unusable_disks(named, caller, services) if named.disks else []
+        if has_home and not unusable:
+            unusable = [_said_of_home(error) for error in await _unusable_disks(body, caller, services)]
+        found += unusable
     if body.sync is not None:
         found += await _unknown_files(body, body.sync, caller, services, now)
     after: tuple[KnownDependency, ...] = ()
@@ -122,5 +125,5 @@ async def _with_home(body: JobSubmit, caller: Principal, services: Services) -> 
 
 def _said_of_home(error: DomainError) -> DomainError:
     return type(error)(
-        f"{error.detail} A session has your disk {HOME} at {HOME_PATH}; `--no-home` starts one without it."
+        f"{error.detail} A session has your disk {HOME} at {HOME_PATH}; `gpu-dev dev --no-home` starts one without it."
     )

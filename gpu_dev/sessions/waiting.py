@@ -11,7 +11,7 @@ from gpu_dev.errors import ClientError, ExitCode
 from gpu_dev.following import has_started, wait_until, waiting_line
 from gpu_dev.terminal import StatusLine, say
 from gpu_dev.wire.jobs import Job, JobSubmit
-from reservation_core.domain.disks.disk_uses import DISKS_VARIABLE, HOME
+from reservation_core.domain.disks.disk_uses import DISKS_VARIABLE, HOME, DiskUse, fault_of_home
 from reservation_core.domain.model import JobStatus
 
 
@@ -33,12 +33,18 @@ def submit_session(
 
 
 def say_home(client: GpuDevClient, request: JobSubmit, job: Job) -> None:
-    """Say where a session has its owner's disk `home`, if it has that."""
+    """Say where a session has its owner's disk `home`, or why it has not."""
     if request.workload.command or request.no_home is True:
         return
-    for disk in client.job_spec(job.id).disks:
-        if disk.name == HOME:
-            say(f"The session has your disk {HOME} at ${DISKS_VARIABLE}{disk.path}. Without it: --no-home")
+    spec = client.job_spec(job.id)
+    uses = [DiskUse(disk.name, disk.path, disk.read_only) for disk in spec.disks]
+    for use in uses:
+        if use.name == HOME:
+            say(f"The session has your disk {HOME} at ${DISKS_VARIABLE}{use.path}. Without it: --no-home")
+            return
+    fault = fault_of_home(uses, [secret.path for secret in spec.secrets if secret.path is not None])
+    if fault is not None and any(disk.name == HOME for disk in client.disks.disks()):
+        say(f"The session is without your disk {HOME}, because {fault}.")
 
 
 def wait_for_start(client: GpuDevClient, job: Job, interrupted: Callable[[str], None] = say_how_to_go_on) -> Job:

@@ -174,8 +174,9 @@ def snapshot(
     fields = {} if snapshot_name is None else {"name": _checked(snapshot_name)}
     with client_for(ctx) as client:
         taken = client.disks.take_snapshot(_checked(name), make_request(SnapshotCreate, fields), user)
-    use = f"gpu-dev disk clone {name} NEW --snapshot {taken.name}"
-    put(f"The snapshot {taken.name} of {name} is being taken. Use it: {use}\n")
+    # A clone is made of one's own disks.
+    use = "" if user is not None else f" Use it: gpu-dev disk clone {name} NEW --snapshot {taken.name}"
+    put(f"The snapshot {taken.name} of {name} is being taken.{use}\n")
 
 
 @app.command()

@@ -76,7 +76,11 @@ def fault_of_uses(uses: Sequence[DiskUse], secret_paths: Collection[str]) -> str
 
 def with_home(uses: Sequence[DiskUse], secret_paths: Collection[str]) -> tuple[DiskUse, ...]:
     """The uses and the disk `home` at its path; only the uses where they leave no room for it, or name it."""
-    all_uses = (*uses, DiskUse(HOME, HOME_PATH))
-    if len(all_uses) > MOST_IN_JOB or fault_of_uses(all_uses, secret_paths) is not None:
-        return tuple(uses)
-    return all_uses
+    return tuple(uses) if fault_of_home(uses, secret_paths) is not None else (*uses, DiskUse(HOME, HOME_PATH))
+
+
+def fault_of_home(uses: Sequence[DiskUse], secret_paths: Collection[str]) -> str | None:
+    """Why a session with these disks can't have the disk `home` at its path too; None where it can."""
+    if len(uses) >= MOST_IN_JOB:
+        return f"a job has at most {MOST_IN_JOB} disks"
+    return fault_of_uses((*uses, DiskUse(HOME, HOME_PATH)), secret_paths)

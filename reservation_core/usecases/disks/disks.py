@@ -184,7 +184,7 @@ async def find_disks(uow: UnitOfWork, user_id: int, uses: Sequence[DiskUse], *, 
         if writers and not use.read_only:
             raise DiskInUseError(
                 f"The job {writers[0]} has the disk {use.name} until it ends, and one job at a time can write to a"
-                f" disk. Submit this job when that one has ended, or let it only read: `--disk {use.name}:ro`."
+                f" disk. Submit this job when that one has ended, or let it only read: `{use.name}:ro`."
             )
         if disk.made_bytes is None and disk.problem is not None:
             raise LimitExceededError(f"The disk {use.name} is not made yet. {disk.problem}")

@@ -191,6 +191,14 @@ async def test_a_disk_is_created_once_by_two_clicks(browsing: SignedIn, alice: h
     assert len((await alice.get(DISKS)).json()["items"]) == 1
 
 
+async def test_the_form_says_when_a_session_has_the_disk_home(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
+    browser = await browsing("alice")
+    await created(alice)
+    assert "A session also has your disk home" not in words(await browser.get("/submit"))
+    await created(alice, "home")
+    assert "fewer than 8 others, and no disk or secret at /home/dev" in words(await browser.get("/submit"))
+
+
 async def test_a_job_gets_disks_by_its_form(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
     browser = await browsing("alice")
     assert "You have none yet" in words(await browser.get("/submit"))

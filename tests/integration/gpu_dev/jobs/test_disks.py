@@ -151,7 +151,7 @@ def test_a_session_has_the_disk_home(system: System) -> None:
     eventually_sync(lambda: system.cli("exec", job, *writes).returncode == 0)
     refused = system.cli("submit", "-g1", "-d5m")
     assert f"The job {job} has the disk home until it ends" in refused.stderr
-    assert "`--no-home` starts one without it" in refused.stderr
+    assert "`gpu-dev dev --no-home` starts one without it" in refused.stderr
     for option in (["--no-home"], ["--disk", "home:ro"]):
         assert system.cli("submit", "-g1", "-d5m", *option).returncode == 0, option
     assert system.cli(*RUN, "--", "true").returncode == 0  # a command has what it names
@@ -160,3 +160,26 @@ def test_a_session_has_the_disk_home(system: System) -> None:
     second = system.cli("submit", "-g1", "-d5m").stdout.strip()
     reads = ("--", "sh", "-c", "cat $GPU_DEV_DISK_FOLDER/home/dev/f")
     eventually_sync(lambda: system.run_whole("exec", second, *reads).stdout == b"42\n")
+
+
+def test_a_session_without_its_home_says_why(system: System) -> None:
+    without = "The session is without your disk home, because "
+    made(system)
+    nothing = system.cli("submit", "-g1", "-d5m", "--disk", "data:/home/dev/data:ro")
+    assert "home, because" not in nothing.stderr  # there is no such disk
+    made(system, "home")
+    within = system.cli("submit", "-g1", "-d5m", "--disk", "data:/home/dev/data:ro")
+    assert f"{without}/home/dev/data is at or within the path of the disk home" in within.stderr
+    assert system.cli("secret", "set", "KEY", stdin="secret\n").returncode == 0
+    key = system.cli("submit", "-g1", "-d5m", "--secret", "KEY=/home/dev/.ssh/key")
+    assert f"{without}/home/dev/.ssh/key is at or within" in key.stderr, key.stderr
+    for options in (["--no-home"], ["--", "true"]):
+        assert without not in system.cli("submit", "-g1", "-d5m", "--disk", "data:/home/dev/data:ro", *options).stderr
+
+
+def test_a_snapshot_of_anothers_disk_advises_no_clone_of_ones_own(system: System) -> None:
+    made(system)
+    taken = system.cli("disk", "snapshot", "data", "--name", "first", "--user", "alice", who="admin")
+    assert (taken.returncode, taken.stdout) == (0, "The snapshot first of data is being taken.\n"), taken.stderr
+    own = system.cli("disk", "snapshot", "data", "--name", "second")
+    assert "Use it: gpu-dev disk clone data NEW --snapshot second" in own.stdout

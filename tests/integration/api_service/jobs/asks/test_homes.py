@@ -49,9 +49,26 @@ async def test_two_sessions_with_home_are_not_there_at_once(alice: httpx.AsyncCl
         late = await alice.post("/v1/jobs", json=SESSION, params=params)
         assert (late.status_code, late.json()["type"]) == (409, "urn:gpu-dev:problem:disk_in_use")
         assert late.json()["detail"].endswith(
-            "A session has your disk home at /home/dev; `--no-home` starts one without it."
+            "A session has your disk home at /home/dev; `gpu-dev dev --no-home` starts one without it."
         )
     assert (await alice.post("/v1/jobs", json={**SESSION, "no_home": True})).status_code == 202
+
+
+async def test_a_fault_of_another_disk_advises_nothing_about_home(alice: httpx.AsyncClient) -> None:
+    await created(alice, "home")
+    await created(alice, "data")
+    writer = {**SESSION, "no_home": True, "disks": [{"name": "data"}]}
+    assert (await alice.post("/v1/jobs", json=writer)).status_code == 202
+    for disks, status in (([{"name": "data"}], 409), ([{"name": "none"}], 422)):
+        refused = await alice.post("/v1/jobs", json={**SESSION, "disks": disks})
+        assert refused.status_code == status, refused.text
+        assert "home" not in refused.json()["detail"]
+    assert (
+        await alice.post("/v1/jobs", json={**SESSION, "disks": [{"name": "data", "read_only": True}]})
+    ).status_code == 202
+    both = await alice.post("/v1/jobs", json={**SESSION, "disks": [{"name": "data", "read_only": True}]})
+    assert "A session has your disk home" in both.json()["detail"]
+    assert "`home:ro`" in both.json()["detail"]
 
 
 async def test_a_session_that_is_sent_twice_with_a_key_is_one(alice: httpx.AsyncClient) -> None:

@@ -11,6 +11,7 @@ from reservation_core.domain.disks.disk_uses import (
     HOME_PATH,
     MOST_IN_JOB,
     DiskUse,
+    fault_of_home,
     fault_of_uses,
     is_disk_name,
     read_use,
@@ -104,3 +105,6 @@ def test_home_gives_way_to_what_is_named() -> None:
     assert with_home([data], ["/run/key"]) == (data, DiskUse("home", HOME_PATH))
     many = [DiskUse(f"d{number}", f"/d{number}") for number in range(MOST_IN_JOB)]
     assert with_home(many, []) == tuple(many)
+    assert fault_of_home(many[1:], []) is None
+    assert fault_of_home(many, []) == f"a job has at most {MOST_IN_JOB} disks"
+    assert "/home/dev/.ssh/key is at or within" in (fault_of_home([data], ["/home/dev/.ssh/key"]) or "")
