@@ -49,6 +49,8 @@ _OPTION_MEANINGS = (
     frozenset({"--description", "--reason", "--title"}),
 )
 _ALIKE = 0.6
+_SHORT = 3
+_CLOSE = 0.75
 
 
 def refuse_synonym(ctx: Any, typed: str, commands: Mapping[str, Any]) -> None:
@@ -66,7 +68,13 @@ def refuse_synonym(ctx: Any, typed: str, commands: Mapping[str, Any]) -> None:
 def meant_option(typed: str, options: Collection[str]) -> str | None:
     """The one option that was probably meant: one of the same meaning, or the most similar one."""
     meant = sorted(option for words in _OPTION_MEANINGS if typed in words for option in words.intersection(options))
-    return meant[0] if meant else similar(typed, options, _ALIKE)
+    if meant:
+        return meant[0]
+    word = typed.removeprefix("--")
+    if len(word) > _SHORT:
+        return similar(typed, options, _ALIKE)
+    close = similar(word, [option.removeprefix("--") for option in options], _CLOSE)
+    return None if close is None else f"--{close}"
 
 
 def _suggest_options(command: Any) -> None:

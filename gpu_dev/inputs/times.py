@@ -135,6 +135,8 @@ def parse_past(text: str, now: datetime, zone: str | None) -> datetime:
     if len(day) >= 3 and any(name.startswith(day) for name in _DAYS):
         last = parse_instant(text, now - timedelta(days=6), zone)
         return last if last <= now else parse_instant(text, now - timedelta(days=7), zone)
+    if (clock := _CLOCK.fullmatch(text.strip().lower())) is not None and any(clock.group(2, 3)):
+        return parse_instant(f"today {text}", now, zone)
     return parse_instant(text, now, zone)
 
 

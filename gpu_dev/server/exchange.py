@@ -202,7 +202,7 @@ class Exchange:
         if self._source == NO_SOURCE or self._source.endswith(ADMIN_TOKEN):
             return UnreachableError(asking, next_command="gpu-dev up")
         # `up` of a user with a login would start another server, in another folder.
-        return UnreachableError(f"{asking} It is started on this machine by its administrator.")
+        return UnreachableError(f"{asking} Ask the administrator of this machine to start it.")
 
     def _refusal(self, answer: Answer) -> ClientError:
         """The error for an answer that isn't a success; it names the source of a refused token."""

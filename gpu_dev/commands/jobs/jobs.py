@@ -52,7 +52,6 @@ def list_jobs(
     wanted = frozenset(status) if status else (frozenset() if all_ or array is not None else _OPEN)
     with client_for(ctx) as client:
         array_id = None if array is None else whole_id(client, array)
-        view = listed_jobs(status or (), all_=all_, user=user, shared=shared, array_id=array_id)
 
         def render() -> tuple[str, bool]:
             found = client.jobs(wanted, user=user, shared=shared)
@@ -62,10 +61,23 @@ def list_jobs(
             if len(jobs) > limit:
                 which = "first" if array_id is not None else "last shared" if shared else "newest"
                 say(f"Only the {which} {limit} are shown; more with --limit.")
+            is_seen = not jobs and user is not None and not shared and _is_seen(client, user)
+            view = listed_jobs(status or (), all_=all_, user=user, shared=shared, array_id=array_id, is_seen=is_seen)
             text = show_list(jobs[:limit], view, output)
             return Rendered(text + place_note(jobs[:limit], output)), False
 
         watch(client, render, again=again)
+
+
+def _is_seen(client: GpuDevClient, user: str) -> bool:
+    """Whether all jobs of a user are seen with this token: they are one's own, or it is an administrator's."""
+    if client.me().name == user:
+        return True
+    try:
+        next(client.users(), None)
+    except ApiError:
+        return False
+    return True
 
 
 @show_app.command()

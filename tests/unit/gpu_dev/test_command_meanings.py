@@ -43,6 +43,7 @@ def test_a_slip_of_typing_is_answered_as_before() -> None:
         (("book", "create", "--until", "5pm"), "--end"),
         (("book", "create", "--repeat", "weekly"), "--rrule"),
         (("disk", "create", "data", "--sise", "1Gi"), "--size"),
+        (("disk", "give", "data", "--too", "bob"), "--to"),
     ],
 )
 def test_an_unknown_option_names_the_one_that_was_meant(typed: tuple[str, ...], meant: str) -> None:
@@ -51,10 +52,13 @@ def test_an_unknown_option_names_the_one_that_was_meant(typed: tuple[str, ...], 
     assert f"Did you mean {meant}?" in " ".join(answer.output.replace("\u2502", " ").split())
 
 
-def test_an_option_like_no_other_suggests_none() -> None:
-    answer = CliRunner().invoke(app, ("submit", "--qqqqq"))
+@pytest.mark.parametrize(
+    "typed", [("submit", "--qqqqq"), ("disk", "create", "data", "--as", "new"), ("disk", "create", "data", "--it")]
+)
+def test_an_option_like_no_other_suggests_none(typed: tuple[str, ...]) -> None:
+    answer = CliRunner().invoke(app, typed)
     assert answer.exit_code == 2
-    assert "No such option: --qqqqq" in answer.output
+    assert "No such option: --" in answer.output
     assert "mean" not in answer.output
 
 

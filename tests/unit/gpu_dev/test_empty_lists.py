@@ -1,9 +1,15 @@
 """A list of no jobs speaks of what was asked for, and of nothing else."""
 
-import pytest
+import json
 
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from gpu_dev.commands.jobs import jobs
 from gpu_dev.commands.jobs.empty_lists import listed_jobs
 from reservation_core.domain.model import JobStatus
+from tests.unit.gpu_dev.examples import a_client
 
 FAILED, QUEUED = JobStatus.FAILED, JobStatus.QUEUED
 
@@ -30,3 +36,28 @@ def test_an_empty_list_says_what_was_asked_for(
     words = listed_jobs(statuses, all_=all_, user=user, shared=shared, array_id=array_id).empty
     assert words.startswith(begins)
     assert ("administrators" in words) == (user is not None and not shared)
+
+
+@pytest.mark.parametrize(
+    ("me", "is_admin", "user", "says"),
+    [("bob", False, "alice", True), ("bob", False, "bob", False), ("root", True, "alice", False)],
+)
+def test_only_a_list_of_jobs_that_are_not_seen_says_who_sees_them(
+    me: str, is_admin: bool, user: str, says: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def handler(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/v1/users/me":
+            role = "admin" if is_admin else "user"
+            asked = {"name": me, "role": role, "created_at": "2026-03-01T12:00:00Z", "disabled_at": None}
+            return httpx.Response(200, json=asked)
+        if request.url.path == "/v1/users" and not is_admin:
+            problem = {"type": "urn:gpu-dev:problem:forbidden", "title": "Forbidden", "status": 403, "detail": "No."}
+            return httpx.Response(
+                403, content=json.dumps(problem), headers={"content-type": "application/problem+json"}
+            )
+        return httpx.Response(200, json={"items": [], "next_cursor": None})
+
+    monkeypatch.setattr(jobs, "client_for", lambda _ctx: a_client(handler))
+    answer = CliRunner().invoke(jobs.list_app, ["--user", user])
+    assert answer.output.startswith(f"No job of {user} waits or runs"), answer.output
+    assert ("Only administrators" in answer.output) == says

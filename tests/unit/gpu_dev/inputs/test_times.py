@@ -155,12 +155,23 @@ def test_an_instant_has_the_zone_s_offset_on_its_own_day() -> None:
         ("sat 9am", "2026-11-21T09:00+01:00"),
         ("yesterday", "2026-11-20T00:00+01:00"),
         ("Yesterday 9am", "2026-11-20T09:00+01:00"),
+        ("9am", "2026-11-21T09:00+01:00"),
+        ("9:30", "2026-11-21T09:30+01:00"),
         ("now", "2026-11-21T12:30+01:00"),
         ("2026-11-02", "2026-11-02T00:00+01:00"),
     ],
 )
 def test_a_weekday_to_look_back_at_is_the_last_one(typed: str, meant: str) -> None:
     assert parse_past(typed, NOW, STOCKHOLM) == datetime.fromisoformat(meant)
+
+
+def test_a_clock_time_to_look_back_at_is_todays() -> None:
+    begin, _ = parse_period("9am", None, NOW, STOCKHOLM, past=True)
+    assert begin == datetime.fromisoformat("2026-11-21T09:00+01:00")
+    with pytest.raises(UsageError, match="'1pm' is in the future"):
+        parse_period("1pm", None, NOW, STOCKHOLM, past=True)
+    with pytest.raises(UsageError, match="'9' is not a time"):
+        parse_past("9", NOW, STOCKHOLM)
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def answer(status: int = 202, **changed: object) -> httpx.Response:
 def test_only_an_administrator_is_advised_to_start_a_server(server: str, source: str, advised: str | None) -> None:
     error = Exchange(Connection(server, "secret", source)).unreachable(OSError("no connection"))
     assert error.next_command == advised
-    assert ("by its administrator" in error.detail) == (advised is None)
+    assert ("Ask the administrator of this machine to start it." in error.detail) == (advised is None)
 
 
 def test_every_try_of_a_submit_has_the_same_key_and_another_submit_another() -> None:
