@@ -1,6 +1,7 @@
 """The whole system: its database, components, timers and first token, and the greeting once it is up."""
 
 import asyncio
+import os
 import shlex
 import shutil
 import sys
@@ -15,7 +16,8 @@ import structlog
 from api_service.app import create_app
 from api_service.server import serve
 from availability_updater.update import run_once as update_once
-from gpu_dev.server.connection import ADDRESS_FILE, is_loopback
+from gpu_dev.errors import ClientError
+from gpu_dev.server.connection import ADDRESS_FILE, resolve
 from reservation_core.adapters.local.inventory import SIMULATED_LABEL
 from reservation_core.adapters.postgres.connection.migrating import upgrade
 from reservation_core.adapters.postgres.embedded.abandoned import abandoned_databases
@@ -259,8 +261,17 @@ def _first_job(url: str, settings: StandaloneSettings) -> str:
         "" if settings.home == usual["home"].default.absolute() else f"GPU_DEV_HOME={shlex.quote(str(settings.home))} "
     )
     program = "gpu-dev" if shutil.which("gpu-dev") else shlex.quote(str(Path(sys.executable).with_name("gpu-dev")))
-    server = "" if is_loopback(url) else f" --server {url}"
+    server = "" if _is_found(url, settings.home) else f" --server {url}"
     return f"{home}{program}{server} run --gpus 1 --for 1m -- sh -c 'echo I was given GPU $CUDA_VISIBLE_DEVICES'"
+
+
+def _is_found(url: str, home: Path) -> bool:
+    """Whether a second terminal's command line reaches this server unless it is told another."""
+    environ = {name: value for name, value in os.environ.items() if name != "GPU_DEV_LISTEN"}
+    try:
+        return resolve(None, None, {**environ, "GPU_DEV_HOME": str(home)}).server == url
+    except ClientError:
+        return False
 
 
 def _cards(nodes: list[NodeReport], cluster: ClusterKind) -> str:

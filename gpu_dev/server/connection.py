@@ -3,13 +3,15 @@
 The first source that is set counts. Server: `--server`, `GPU_DEV_SERVER`, the login file, the server of `make up`.
 Token: `--token-file`, `GPU_DEV_TOKEN`, the login file's entry for that very server, and, for a server on this machine
 only, `$GPU_DEV_HOME/admin-token`. A stored token is never sent to a server it was not stored for.
-The server of `make up` is at `GPU_DEV_LISTEN`, or where its home says that it listens.
+The server of `make up` is at `GPU_DEV_LISTEN`, or where its home says that it listens: the home is believed together
+with its own token, and never with another one.
 """
 
 import json
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -76,8 +78,11 @@ def resolve(server: str | None, token_file: Path | None, environ: Mapping[str, s
     """
     _refuse_mistyped(environ)
     logins = _read_logins(login_file(environ))
-    chosen = server or environ.get("GPU_DEV_SERVER") or logins.get("server") or _default_server(environ)
-    url = normal_server(chosen)
+    chosen = server or environ.get("GPU_DEV_SERVER") or logins.get("server")
+    has_token = token_file is not None or bool(environ.get(TOKEN_VARIABLE))
+    if not chosen and not has_token and (found := _written_connection(environ)) is not None:
+        return found
+    url = normal_server(chosen or _default_server(environ))
     if token_file is not None:
         return Connection(url, read_token(token_file), str(token_file))
     if environ.get(TOKEN_VARIABLE):
@@ -154,10 +159,7 @@ def _refuse_mistyped(environ: Mapping[str, str]) -> None:
 
 
 def _default_server(environ: Mapping[str, str]) -> str:
-    listen = environ.get("GPU_DEV_LISTEN")
-    if not listen and (written := _written_address(_home(environ) / ADDRESS_FILE)) is not None:
-        return written
-    host, _, port = (listen or DEFAULT_LISTEN).rpartition(":")
+    host, _, port = (environ.get("GPU_DEV_LISTEN") or DEFAULT_LISTEN).rpartition(":")
     return f"http://{'127.0.0.1' if host in ('0.0.0.0', '', '[::]') else host}:{port}"  # noqa: S104 - it is replaced
 
 
@@ -165,19 +167,37 @@ def _home(environ: Mapping[str, str]) -> Path:
     return Path(environ.get("GPU_DEV_HOME") or ".gpu-dev")
 
 
-def _written_address(path: Path) -> str | None:
-    """The address that `make up` wrote down; None unless a file that only its owner can write names this machine.
+def _written_connection(environ: Mapping[str, str]) -> Connection | None:
+    """The server of the home, at the address that `make up` wrote down, with the home's own token.
 
-    A folder of somebody else's must not lead a token of the environment elsewhere.
+    None where either is missing, and for a home of somebody else's, which would lead this user to their server.
     """
-    try:
-        with path.open(encoding="ascii") as file:
-            status = os.fstat(file.fileno())
-            address = normal_server(file.read(_LONGEST_ADDRESS).strip())
-    except (OSError, UnicodeDecodeError, UsageError):
+    home = _home(environ)
+    if environ.get("GPU_DEV_LISTEN") or not (home / ADMIN_TOKEN).is_file():
         return None
-    is_own = status.st_uid in (os.geteuid(), 0) and not status.st_mode & 0o022
-    return address if is_own and is_loopback(address) else None
+    address = _written_address(home)
+    return None if address is None else Connection(address, read_token(home / ADMIN_TOKEN), str(home / ADMIN_TOKEN))
+
+
+def _written_address(home: Path) -> str | None:
+    """The address in a home; None unless only this user can write to both, and it names this machine."""
+    with ExitStack() as opened:
+        try:
+            folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
+            opened.callback(os.close, folder)
+            file = os.open(ADDRESS_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+            opened.callback(os.close, file)
+            if not (_is_own(os.fstat(folder)) and _is_own(os.fstat(file)) and stat.S_ISREG(os.fstat(file).st_mode)):
+                return None
+            address = normal_server(os.read(file, _LONGEST_ADDRESS).decode("ascii").strip())
+        except (OSError, UnicodeDecodeError, UsageError):
+            return None
+    return address if is_loopback(address) else None
+
+
+def _is_own(status: os.stat_result) -> bool:
+    """Whether a file is the caller's, and only the caller can write to it."""
+    return status.st_uid == os.geteuid() and not status.st_mode & 0o022
 
 
 def _read_logins(path: Path) -> dict[str, Any]:

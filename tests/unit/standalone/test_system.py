@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 from structlog.testing import capture_logs
 
-from gpu_dev.server.connection import resolve
+from gpu_dev.server.connection import login_file, resolve, store_login
 from reservation_core.adapters.local.inventory import parse_gpus
 from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
@@ -93,14 +93,47 @@ def test_the_greeting_tells_the_url_the_token_file_and_that_cards_are_simulated(
     told = system.greeting("http://0.0.0.0:80", settings, token, list(parse_gpus("h100:4", "here")))
     assert "http://127.0.0.1:80 " in told
     assert f"GPU_DEV_HOME={tmp_path} " in told
-    assert "gpu-dev run --gpus 1" in told  # the home says where the server listens
     elsewhere = system.greeting("http://10.1.2.3:80", settings, token, list(parse_gpus("h100:4", "here")))
     assert "gpu-dev --server http://10.1.2.3:80 run" in elsewhere
     assert str(token.path) in told
     assert "4 x h100, SIMULATED" in told
 
 
-def test_the_greetings_command_needs_no_options_where_all_is_as_usual(tmp_path: Path) -> None:
+def test_the_greetings_command_names_a_server_that_it_would_not_reach(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, url = tmp_path / "home", "http://127.0.0.1:18080"
+    home.mkdir(mode=0o700)
+    (home / "admin-token").write_text("secret")
+    system.write_address(home, url)
+    settings, token = StandaloneSettings(home=home), AdminToken(home / "admin-token", made=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for name in ("GPU_DEV_SERVER", "GPU_DEV_TOKEN", "GPU_DEV_LISTEN"):
+        monkeypatch.delenv(name, raising=False)
+
+    def is_named() -> bool:
+        return f"gpu-dev --server {url} run" in system.greeting(url, settings, token, [])
+
+    assert not is_named()  # the home says where the server listens
+    monkeypatch.setenv("GPU_DEV_LISTEN", "127.0.0.1:18080")
+    (home / "address").unlink()
+    assert is_named()  # a second terminal need not have that variable
+    system.write_address(home, url)
+    assert not is_named()
+    for name, value in (("GPU_DEV_SERVER", "https://gpus.example"), ("GPU_DEV_TOKEN", "secret")):
+        with monkeypatch.context() as other:
+            other.setenv(name, value)
+            assert is_named(), name
+    store_login(login_file({"XDG_CONFIG_HOME": str(tmp_path)}), "https://gpus.example", "secret")
+    assert is_named()
+    login_file({"XDG_CONFIG_HOME": str(tmp_path)}).write_text("{")
+    assert is_named()
+
+
+def test_the_greetings_command_needs_no_options_where_all_is_as_usual(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     token = AdminToken(tmp_path / "admin-token", made=False)
     told = system.greeting("http://127.0.0.1:8080", StandaloneSettings(home=Path(".gpu-dev").absolute()), token, [])
     assert "gpu-dev run --gpus 1" in told
@@ -113,6 +146,7 @@ def test_a_second_terminal_finds_the_server_at_any_port(tmp_path: Path) -> None:
         ("https://0.0.0.0:1", "https://127.0.0.1:1"),
     ):
         system.write_address(tmp_path, url)
+        (tmp_path / "admin-token").write_text("secret")
         environ = {"GPU_DEV_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
         assert resolve(None, None, environ).server == reached
         assert resolve(None, None, environ | {"GPU_DEV_LISTEN": "127.0.0.1:2"}).server == "http://127.0.0.1:2"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpu_dev.errors import NotLoggedInError, UsageError
-from gpu_dev.server.connection import forget_login, login_file, resolve, store_login
+from gpu_dev.server.connection import forget_login, login_file, resolve, resolve_job, store_login
 from reservation_core.runtime.settings.environment import known_names
 
 
@@ -29,23 +29,78 @@ def test_right_after_make_up_the_admin_token_is_found(environ: dict[str, str], t
     assert resolve("http://localhost:9999", None, environ).token == "admin-secret"
 
 
-@pytest.mark.parametrize("written", ["http://127.0.0.1:18080", "https://localhost:18443"])
-def test_the_server_of_make_up_is_found_at_another_port(written: str, environ: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "home").mkdir()
-    address = tmp_path / "home" / "address"
-    address.write_text(f"{written}\n")
-    address.chmod(0o644)
-    assert resolve(None, None, environ).server == written
-    address.chmod(0o664)  # others could have written it
-    assert resolve(None, None, environ).server == "http://127.0.0.1:8080"
+USUAL = "http://127.0.0.1:8080"
+OTHER = "http://127.0.0.1:18080"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home of `make up`, whose server listens at another port."""
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+    for name, text in (("admin-token", "admin-secret\n"), ("address", f"{OTHER}\n")):
+        (home / name).write_text(text)
+        (home / name).chmod(0o600)
+    return home
+
+
+@pytest.mark.parametrize("written", [OTHER, "https://localhost:18443"])
+def test_the_server_of_make_up_is_found_at_another_port(written: str, environ: dict[str, str], home: Path) -> None:
+    (home / "address").write_text(f"{written}\n")
+    found = resolve(None, None, environ)
+    assert (found.server, found.token) == (written, "admin-secret")
+    (home / "address").chmod(0o664)  # others could have written it
+    assert resolve(None, None, environ).server == USUAL
 
 
 @pytest.mark.parametrize("written", ["", "https://evil.example", "http://127.0.0.1.example:1", "http://u:p@localhost"])
-def test_a_home_leads_to_this_machine_alone(written: str, environ: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "address").write_text(written)
-    (tmp_path / "home" / "address").chmod(0o644)
-    assert resolve(None, None, environ).server == "http://127.0.0.1:8080"
+def test_a_home_leads_to_this_machine_alone(written: str, environ: dict[str, str], home: Path) -> None:
+    (home / "address").write_text(written)
+    assert resolve(None, None, environ).server == USUAL
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707])
+def test_a_home_that_others_can_write_to_leads_nowhere(mode: int, environ: dict[str, str], home: Path) -> None:
+    home.chmod(mode)
+    assert resolve(None, None, environ).server == USUAL
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_an_address_that_is_no_plain_file_is_not_read(kind: str, environ: dict[str, str], home: Path) -> None:
+    address = home / "address"
+    address.rename(home / "elsewhere")
+    match kind:
+        case "link":
+            address.symlink_to(home / "elsewhere")
+        case "pipe":
+            os.mkfifo(address, 0o600)
+        case _:
+            address.mkdir(0o700)
+    assert resolve(None, None, environ).server == USUAL
+
+
+@pytest.mark.parametrize(("owner", "is_believed"), [(1, True), (0, False), (2, False)])
+def test_a_home_of_another_user_leads_nowhere(
+    owner: int, is_believed: bool, environ: dict[str, str], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = os.fstat
+    monkeypatch.setattr(os, "geteuid", lambda: 1)
+    monkeypatch.setattr(os, "fstat", lambda file: os.stat_result([*own(file)[:4], owner, *own(file)[5:]]))
+    assert resolve(None, None, environ).server == (OTHER if is_believed else USUAL)
+
+
+def test_a_home_is_believed_with_its_own_token_alone(environ: dict[str, str], home: Path, tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("from-file")
+    assert resolve(None, None, environ | {"GPU_DEV_TOKEN": "from-environment"}).server == USUAL
+    assert resolve(None, tmp_path / "token", environ).server == USUAL
+    job = {"GPU_DEV_JOB_ID": "job-7f3k9q2m", "GPU_DEV_JOB_TOKEN": "of-a-job"}
+    _, found = resolve_job(None, environ | job) or ("", None)
+    assert found is not None
+    assert found.server == USUAL
+    store_login(login_file(environ), OTHER, "stored", current=False)
+    assert resolve(None, None, environ).token == "admin-secret"
+    (home / "admin-token").unlink()
+    assert resolve(None, None, environ).server == USUAL
 
 
 def test_the_admin_token_never_leaves_this_machine(environ: dict[str, str], tmp_path: Path) -> None:
