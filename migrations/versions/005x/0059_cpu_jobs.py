@@ -18,22 +18,23 @@ def upgrade() -> None:
     execute_script(op.get_bind(), Path(__file__).with_suffix(".sql").read_text(encoding="utf-8"))
     # A pod that overruns counts a little less here than for the planner, whose now is a little earlier: see
     # `refuse_beyond_spare`.
-    counting = _part_of_shares("CREATE FUNCTION refuse_beyond_shares", "-- Rows that ask")
+    counting = _part("0048_shares", "CREATE FUNCTION refuse_beyond_shares", "-- Rows that ask")
     execute_script(op.get_bind(), counting.replace("interval '60 seconds'", "interval '30 seconds'"))
 
 
-def _part_of_shares(begin: str, end: str) -> str:
-    shares = sql_of("0048_shares")
-    part = shares[shares.index(begin) : shares.index(end, shares.index(begin))]
+def _part(revision: str, begin: str, end: str) -> str:
+    sql = sql_of(revision)
+    part = sql[sql.index(begin) : sql.index(end, sql.index(begin))]
     return part.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION")
 
 
 def downgrade() -> None:
     """Every job asks for GPUs. Those that asked for none now wait for a GPU of type `cpu`, which no node has."""
     lock_tables(op.get_bind(), "nodes, reservations, allocations")
-    counting = _part_of_shares("CREATE FUNCTION refuse_beyond_shares", "-- Rows that ask")
-    of_placed = _part_of_shares("CREATE FUNCTION check_shares_of_placed", "CREATE TRIGGER")
-    execute_script(op.get_bind(), _DROP + counting + of_placed)
+    counting = _part("0048_shares", "CREATE FUNCTION refuse_beyond_shares", "-- Rows that ask")
+    of_placed = _part("0048_shares", "CREATE FUNCTION check_shares_of_placed", "CREATE TRIGGER")
+    words = _part("0002_views", "CREATE FUNCTION request_text", "COMMENT ON")
+    execute_script(op.get_bind(), _DROP + counting + of_placed + words)
 
 
 _DROP = """

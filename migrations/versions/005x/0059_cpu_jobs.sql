@@ -161,3 +161,8 @@ BEGIN
                                          AND spare_memory_bytes >= asked_memory
                                          AND EXISTS (SELECT FROM gpus g WHERE g.node_id = n.id));
 END $$;
+
+CREATE OR REPLACE FUNCTION request_text(gpus integer, gpu_type text, nodes integer) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN gpus = 0 THEN 'no GPUs' ELSE gpus || ' x ' || coalesce(gpu_type, 'any type') END
+        || CASE WHEN nodes > 1 THEN ' on each of ' || nodes || ' nodes' ELSE '' END
+$$;

@@ -221,7 +221,7 @@ class Reservations(JobViews):
         )
         row = found.first()
         if row is None:  # it went in this moment
-            return CalendarConflictError("These GPUs were promised to another job a moment ago. Try again.")
+            return CalendarConflictError("What it has was promised to another job a moment ago. Try again.")
         since = f"{row.starts_at:%Y-%m-%dT%H:%M:%SZ}"
         match row.what:
             case "outside":

@@ -4,7 +4,9 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import text
 
+from reservation_core.adapters.postgres.jobs import reservations
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.model import JobStatus
 from reservation_core.domain.plan import PlacedGpu, Start
@@ -62,7 +64,9 @@ async def test_the_ledger_refuses_more_than_a_node_keeps(world: World) -> None:
     assert (await world.row(jobs[2])).status is JobStatus.QUEUED
 
 
-async def test_it_is_extended_as_far_as_nobody_was_promised_its_place(world: World) -> None:
+async def test_it_is_extended_as_far_as_nobody_was_promised_its_place(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await keeps(world)
     jobs = [await world.submitted(gpus=0, resources={"cpus": 3}) for _ in range(3)]
     await plan(world)
@@ -78,6 +82,15 @@ async def test_it_is_extended_as_far_as_nobody_was_promised_its_place(world: Wor
     with pytest.raises(CalendarConflictError, match="promised CPUs and memory"):
         async with world.uow() as uow:
             await extend(uow, world.who, by_node[promised.name], HOUR, None, LONGEST, world.clock.now())
+    # What was in the way has gone before anybody looked.
+    own = reservations.statement
+    monkeypatch.setattr(
+        reservations, "statement", lambda name: text("SELECT 1 WHERE false") if name == "in_the_way" else own(name)
+    )
+    with pytest.raises(CalendarConflictError, match="promised to another job a moment ago") as refused:
+        async with world.uow() as uow:
+            await extend(uow, world.who, by_node[promised.name], HOUR, None, LONGEST, world.clock.now())
+    assert "GPU" not in refused.value.detail
 
 
 async def test_what_it_had_goes_to_the_next_and_counts_for_no_usage(world: World) -> None:

@@ -30,6 +30,7 @@ async def test_queue_status_shows_who_waits_in_order(seed) -> None:
     await seed.job("job-new2", bob, priority=5)
     await seed.job("job-2nd", bob)
     await seed.job("job-1st", ada, name="train", gpus=4)
+    await seed.job("job-cpu", ada, priority=-1, gpus=0, gpu_type="cpu", cpu_milli=1000, memory_bytes=2**30)
     for place, job in enumerate(("job-1st", "job-2nd"), 1):
         await seed.run(
             "INSERT INTO wait_estimates (reservation_id, position, reason_code, reason, estimated_start_at, planned_at)"
@@ -42,8 +43,9 @@ async def test_queue_status_shows_who_waits_in_order(seed) -> None:
         (2, "job-2nd", "bob", "1 x h100"),
         (None, "job-new2", "bob", "1 x h100"),
         (None, "job-new", "bob", "2 x any type on each of 3 nodes"),
+        (None, "job-cpu", "ada", "no GPUs"),
     ]
-    first, last = rows[0], rows[-1]
+    first, last = rows[0], rows[-2]
     assert (first["name"], first["reason"], first["estimated_start"]) == ("train", "Waits for cards.", seed.now)
     assert (first["since"], first["duration"]) == (seed.now, timedelta(hours=1))
     assert (last["reason"], last["estimated_start"]) == ("Waits to be planned.", None)
