@@ -125,6 +125,12 @@ async def delete_disk(
             raise DiskInUseError(
                 f"The disk {name} is being copied into {copy.target}. Wait until that is ready, or delete it first."
             )
+        if not copy.is_still and await uow.disks.was_used(record.id):
+            # Its volume may have come with the job's pod, and have what the job wrote.
+            raise DiskInUseError(
+                f"A job has had the disk {name}. Wait until `gpu-dev disk show {name}{owner.option}` says that it is"
+                " ready."
+            )
         # Nothing is on it: it is given up, and goes at once.
         record = replace(record, problem=record.problem or "It was deleted before it was copied.")
         await uow.disks.note_failure(record.id, record.problem, now)

@@ -74,6 +74,11 @@ class Disks(StatementRunner):
         read_onlys = [use.read_only for use in uses]
         await self._run("add_disk_uses", reservation_id=reservation_id, ids=ids, read_onlys=read_onlys)
 
+    async def was_used(self, disk_id: str) -> bool:
+        """Whether a job has, or has had, a locked disk."""
+        found: bool = (await self._run("disk_was_used", id=disk_id)).scalar_one()
+        return found
+
     async def end_uses(self, now: datetime, limit: int) -> int:
         """Take the disks from jobs that have ended; returns how many disks these were."""
         return (await self._run("end_disk_uses", now=now, limit=limit)).rowcount

@@ -71,6 +71,11 @@ INSERT INTO disk_uses (disk_id, reservation_id, read_only)
 SELECT i.id, :reservation_id, i.read_only FROM unnest(CAST(:ids AS text[]), CAST(:read_onlys AS boolean[])) AS i (id, read_only)
 ORDER BY i.id;
 
+-- name: disk_was_used
+-- Whether a job has, or has had, a locked disk.
+SELECT d.given_back_at IS NOT NULL OR EXISTS (SELECT FROM disk_uses u WHERE u.disk_id = d.id) AS was_used
+FROM disks d WHERE d.id = :id;
+
 -- name: end_disk_uses
 -- Jobs that have ended have no disks any more; these are to be measured again. Disks that are being changed have their turn
 -- the next time.

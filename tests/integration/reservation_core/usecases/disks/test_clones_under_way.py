@@ -1,0 +1,61 @@
+"""Clones that are not made yet: used, deleted and refused, and their sources given to somebody else."""
+
+from datetime import timedelta
+
+import pytest
+
+from reservation_core.domain.disks.disk_life import DiskState
+from reservation_core.domain.disks.disk_uses import DiskUse
+from reservation_core.domain.errors import DiskInUseError
+from tests.integration.reservation_core.usecases.disks.test_copy_disks import (
+    CRASH_CONSISTENT,
+    cloned,
+    copied,
+    ready,
+)
+from tests.integration.reservation_core.usecases.disks.test_settle_disks import (
+    GIB,
+    Store,
+    deleted,
+    ended,
+    settled,
+    with_disk,
+)
+from tests.integration.reservation_core.usecases.world import World
+
+
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+@pytest.mark.parametrize("is_noted", [False, True], ids=["just-ended", "noted"])
+async def test_a_clone_that_a_job_has_had_is_not_given_up(world: World, store: Store, is_noted: bool) -> None:
+    """Its volume came with the first pod, and the leader has not seen that yet: what the job wrote is on it."""
+    await ready(world, store)
+    new = await cloned(world, rules=CRASH_CONSISTENT)
+    store.pending = True
+    await copied(world, store)
+    job = await with_disk(world, DiskUse("new", "/new"))
+    store.sizes[new.id], store.contents[new.id] = GIB, "a day of work"
+    await ended(world, job)
+    if is_noted:
+        async with world.uow() as uow:
+            await uow.disks.end_uses(world.clock.now(), 10)
+    with pytest.raises(DiskInUseError, match="A job has had the disk new. Wait until `gpu-dev disk show new` says"):
+        await deleted(world, "new")
+    assert (await settled(world, store), store.contents[new.id]) == (0, "a day of work")
+    store.pending = False
+    world.clock.go_on(timedelta(minutes=2))
+    await copied(world, store)
+    assert (await deleted(world, "new")).state is DiskState.DELETED
+    assert (await settled(world, store), new.id in store.contents) == (0, True)
+
+
+async def test_a_clone_that_no_job_has_had_goes_at_once(world: World, store: Store) -> None:
+    disk = await ready(world, store)
+    await cloned(world, rules=CRASH_CONSISTENT)
+    store.pending = True
+    await copied(world, store)
+    assert (await deleted(world, "new")).is_given_up
+    assert (await settled(world, store), store.sizes.keys()) == (1, {disk.id})
