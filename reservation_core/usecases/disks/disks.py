@@ -82,6 +82,7 @@ async def change_disk(
     is_handed_over = changed.user_id != record.user_id
     if is_handed_over:
         _require_unused(record)
+        await _require_uncloned(uow, record, owner)
     if is_handed_over or changed.size_bytes > record.size_bytes:
         advice = heir.makes_room if is_handed_over else SMALLER_SIZE
         await require_room(uow, principal, heir, changed.bytes_with_snapshots, bounds, but=record.id, advice=advice)
@@ -244,6 +245,17 @@ def _require_unused(record: DiskRecord) -> None:
         raise DiskInUseError(
             f"The job {job} has the disk {record.name}. Wait until it has ended, or end it with `gpu-dev cancel {job}`."
         )
+
+
+async def _require_uncloned(uow: UnitOfWork, record: DiskRecord, owner: DiskOwner) -> None:
+    """Require that no clone is being made of a disk, or is this disk: it would have what a later owner writes."""
+    for copy in await uow.snapshots.copies_of([record.id]):
+        if copy.clone_id is not None:
+            what = "a copy that is not made yet" if copy.clone_id == record.id else f"being copied into {copy.target}"
+            raise DiskInUseError(
+                f"The disk {record.name} is {what}, and is given to nobody meanwhile. Wait until"
+                f" `gpu-dev disk list{owner.option}` says that the copy is ready, or delete the copy first."
+            )
 
 
 async def append_event(

@@ -1,5 +1,6 @@
 """Clones that are not made yet: used, deleted and refused, and their sources given to somebody else."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from reservation_core.domain.disks.disk_life import DiskState
 from reservation_core.domain.disks.disk_uses import DiskUse
 from reservation_core.domain.errors import DiskInUseError
+from reservation_core.domain.model import Role
+from reservation_core.usecases.disks.disks import DiskChanges, change_disk
 from tests.integration.reservation_core.usecases.disks.test_copy_disks import (
     CRASH_CONSISTENT,
     cloned,
@@ -14,6 +17,7 @@ from tests.integration.reservation_core.usecases.disks.test_copy_disks import (
     ready,
 )
 from tests.integration.reservation_core.usecases.disks.test_settle_disks import (
+    BOUNDS,
     GIB,
     Store,
     deleted,
@@ -42,7 +46,7 @@ async def test_a_clone_that_a_job_has_had_is_not_given_up(world: World, store: S
     if is_noted:
         async with world.uow() as uow:
             await uow.disks.end_uses(world.clock.now(), 10)
-    with pytest.raises(DiskInUseError, match="A job has had the disk new. Wait until `gpu-dev disk show new` says"):
+    with pytest.raises(DiskInUseError, match=r"A job has had the disk new\. Wait until `gpu-dev disk show new` says"):
         await deleted(world, "new")
     assert (await settled(world, store), store.contents[new.id]) == (0, "a day of work")
     store.pending = False
@@ -59,3 +63,31 @@ async def test_a_clone_that_no_job_has_had_goes_at_once(world: World, store: Sto
     await copied(world, store)
     assert (await deleted(world, "new")).is_given_up
     assert (await settled(world, store), store.sizes.keys()) == (1, {disk.id})
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [("data", "disk data is being copied into the disk new"), ("new", "disk new is a copy that is not made yet")],
+)
+async def test_neither_end_of_a_clone_is_handed_over(world: World, store: Store, given: str, words: str) -> None:
+    """The clone would have what the source's new owner writes."""
+    disk = await ready(world, store, content="of alice")
+    new = await cloned(world, rules=CRASH_CONSISTENT)
+    store.full = True
+    await copied(world, store)  # refused, and tried again each minute
+    async with world.uow() as uow:
+        await uow.identities.create_user("bob", Role.USER, world.clock.now())
+    admin = replace(world.who, role=Role.ADMIN)
+
+    async def give() -> None:
+        async with world.uow() as uow:
+            await change_disk(uow, admin, given, DiskChanges(owner="bob"), BOUNDS, world.clock.now())
+
+    with pytest.raises(DiskInUseError, match=words):
+        await give()
+    store.full = False
+    world.clock.go_on(timedelta(minutes=2))
+    await copied(world, store)
+    assert store.contents[new.id] == "of alice"
+    await give()
+    assert disk.id in store.contents
