@@ -59,7 +59,8 @@ async def _copy(
             async with uow_factory() as uow:
                 await uow.snapshots.note_copied(copy)
         else:
-            await _note_rest(uow_factory, copy, None, clock.now() - rules.rest + rules.pending_rest)
+            async with uow_factory(one_statement=True) as uow:
+                await uow.snapshots.note_begun(copy, clock.now() - rules.rest + rules.pending_rest)
 
 
 async def _note_rest(uow_factory: UnitOfWorkFactory, copy: DiskCopy, problem: str | None, at: datetime) -> None:

@@ -55,6 +55,11 @@ class Snapshots(StatementRunner):
             await self._run("note_disk_made", id=copy.clone_id, size_bytes=copy.size_bytes)
         return True
 
+    async def note_begun(self, copy: DiskCopy, now: datetime) -> None:
+        """Note that the cluster makes a copy, which is not there yet."""
+        name = "note_snapshot_begun" if copy.clone_id is None else "note_clone_begun"
+        await self._run(name, id=copy.target_id, now=now)
+
     async def note_failure(self, snapshot_id: str, problem: str | None, now: datetime) -> None:
         """Note that the cluster could not do its part, and why if that is for the owner to know."""
         await self._run("note_snapshot_failure", id=snapshot_id, problem=problem, now=now)

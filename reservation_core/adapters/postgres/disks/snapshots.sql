@@ -38,6 +38,14 @@ UPDATE disk_snapshots SET made = true, problem = NULL, failed_at = NULL WHERE id
 -- The cluster could not take or remove a snapshot; the text, if there is one, tells its owner why.
 UPDATE disk_snapshots SET failed_at = :now, problem = coalesce(left(:problem, 1000), problem) WHERE id = :id;
 
+-- name: note_snapshot_begun
+-- The cluster takes a snapshot, and is asked again later: what was refused before is over.
+UPDATE disk_snapshots SET failed_at = :now, problem = NULL WHERE id = :id;
+
+-- name: note_clone_begun
+-- The cluster makes a clone, and is asked again later. One that was deleted meanwhile stays given up.
+UPDATE disks SET failed_at = :now, problem = NULL WHERE id = :id AND deleted_at IS NULL;
+
 -- name: begin_snapshot_removal
 -- From now on nobody has this snapshot of a locked disk.
 UPDATE disk_snapshots SET removing = true, failed_at = NULL WHERE id = :id;

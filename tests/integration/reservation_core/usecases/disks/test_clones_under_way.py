@@ -2,13 +2,15 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from unittest.mock import patch
 
 import pytest
 
 from reservation_core.domain.disks.disk_life import DiskState
 from reservation_core.domain.disks.disk_uses import DiskUse
-from reservation_core.domain.errors import DiskInUseError
+from reservation_core.domain.errors import DiskInUseError, LimitExceededError
 from reservation_core.domain.model import Role
+from reservation_core.ports.disks.disks import DiskCopy
 from reservation_core.usecases.disks.disks import DiskChanges, change_disk
 from tests.integration.reservation_core.usecases.disks.test_copy_disks import (
     CRASH_CONSISTENT,
@@ -23,6 +25,7 @@ from tests.integration.reservation_core.usecases.disks.test_settle_disks import 
     deleted,
     ended,
     settled,
+    shown,
     with_disk,
 )
 from tests.integration.reservation_core.usecases.world import World
@@ -91,3 +94,33 @@ async def test_neither_end_of_a_clone_is_handed_over(world: World, store: Store,
     assert store.contents[new.id] == "of alice"
     await give()
     assert disk.id in store.contents
+
+
+async def test_a_job_may_have_a_clone_that_was_refused_once_and_has_begun(world: World, store: Store) -> None:
+    """Its volume comes with its first pod: as long as no job may have it, it is not made."""
+    await ready(world, store)
+    await cloned(world, rules=CRASH_CONSISTENT)
+    store.full = True
+    await copied(world, store)
+    with pytest.raises(LimitExceededError, match="no room"):
+        await with_disk(world, DiskUse("new", "/new"))
+    store.full, store.pending = False, True
+    world.clock.go_on(timedelta(minutes=2))
+    await copied(world, store)
+    assert (await shown(world, "new")).problem is None
+    await with_disk(world, DiskUse("new", "/new"))
+
+
+async def test_a_clone_that_is_given_up_while_it_is_begun_stays_given_up(world: World, store: Store) -> None:
+    disk = await ready(world, store)
+    await cloned(world, rules=CRASH_CONSISTENT)
+    store.pending, copy = True, store.copy
+
+    async def meanwhile(asked: DiskCopy) -> bool:
+        await deleted(world, "new")
+        return await copy(asked)
+
+    with patch.object(store, "copy", meanwhile):
+        await copied(world, store)
+    world.clock.go_on(timedelta(minutes=2))
+    assert (await settled(world, store), store.sizes.keys()) == (1, {disk.id})
