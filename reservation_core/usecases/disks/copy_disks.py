@@ -17,24 +17,25 @@ class Copying:
     """What this process copies now: it is not removed meanwhile, so that nothing is made of what nobody knows."""
 
     def __init__(self) -> None:
-        self._target: str | None = None
+        self._targets = set[str]()
 
     @property
     def targets(self) -> Collection[str]:
-        return () if self._target is None else (self._target,)
+        """What is copied now, at every look: a copy may begin while disks are settled."""
+        return self._targets
 
     async def copy_next(self, uow_factory: UnitOfWorkFactory, store: DiskStore, clock: Clock, rules: DiskRules) -> bool:
         """Make the next copy, if one is due. Raises what the store raises; that copy then rests."""
         copy = await _due(uow_factory, clock.now() - rules.rest)
         if copy is None:
             return False
-        self._target = copy.target_id
+        self._targets.add(copy.target_id)
         try:
             # Deleted before this look, it is gone; later, and it is removed afterwards.
             if await _due(uow_factory, clock.now() - rules.rest) == copy:
                 await _copy(uow_factory, store, clock, rules, copy)
         finally:
-            self._target = None
+            self._targets.clear()
         return True
 
 

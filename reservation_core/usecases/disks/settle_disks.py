@@ -51,7 +51,7 @@ async def settle_disks(
         if disk.id in copying:
             continue
         try:
-            settled += await _settle(uow_factory, store, clock, disk, deleted_before)
+            settled += await _settle(uow_factory, store, clock, disk, deleted_before, copying)
         except Exception as error:
             problem = str(error) if isinstance(error, DiskRefusedError) else None
             async with uow_factory(one_statement=True) as uow:
@@ -62,7 +62,12 @@ async def settle_disks(
 
 
 async def _settle(
-    uow_factory: UnitOfWorkFactory, store: DiskStore, clock: Clock, disk: DiskRecord, deleted_before: datetime
+    uow_factory: UnitOfWorkFactory,
+    store: DiskStore,
+    clock: Clock,
+    disk: DiskRecord,
+    deleted_before: datetime,
+    copying: Collection[str],
 ) -> bool:
     step = DiskStep.REMOVE if disk.state is DiskState.DELETED else next_step(disk.state)
     match step:
@@ -75,6 +80,8 @@ async def _settle(
             async with uow_factory() as uow:
                 is_to_go = await uow.disks.begin_removal(disk.id, deleted_before)
                 snapshots = await uow.snapshots.begin_removal_of_all(disk.id) if is_to_go else []
+            if any(snapshot_id in copying for snapshot_id in snapshots):
+                return False  # it goes once the copy is made
             if is_to_go:
                 for snapshot_id in snapshots:
                     await _remove_snapshot(uow_factory, store, snapshot_id)
