@@ -21,7 +21,7 @@ class Copying:
 
     @property
     def targets(self) -> Collection[str]:
-        """What is copied now, at every look: a copy may begin while disks are settled."""
+        """The copies of this moment, at every look: one may begin while disks are settled."""
         return self._targets
 
     async def copy_next(self, uow_factory: UnitOfWorkFactory, store: DiskStore, clock: Clock, rules: DiskRules) -> bool:

@@ -127,14 +127,20 @@ class DiskClaims:
             raise self._refusal(error, "create", copy.target_id) from error
         if as_mapping(as_mapping(made.get("spec")).get("dataSource")).get("name") != source["name"]:
             raise DiskRefusedError("The cluster has made it empty. Delete this disk, and clone the other one again.")
-        return as_mapping(made.get("status")).get("phase") == "Bound"
+        if as_mapping(made.get("status")).get("phase") != "Bound":
+            return False
+        await self._resize(copy.target_id, copy.size_bytes)  # it may have become larger since it was created
+        return True
 
     async def _created(self, path: str, body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-        """The object, created now or before."""
-        try:
-            return await self._transport.request("POST", path, body=body)
-        except ConflictError:
-            return await self._transport.request("GET", f"{path}/{name}")
+        """The object, created before or now: a quota that it has used up would refuse to create it again."""
+        resource = path.rpartition("/")[2]
+        with suppress(ObjectNotFoundError):
+            try:
+                return await self._transport.request("GET", f"{path}/{name}")
+            except ApiServerForbidsError as error:
+                raise unavailable(error, "get", resource, self._rules.namespace) from error
+        return await self._transport.request("POST", path, body=body)
 
     async def _resize(self, disk_id: str, size_bytes: int) -> None:
         body = {"spec": {"resources": _room(size_bytes)}}

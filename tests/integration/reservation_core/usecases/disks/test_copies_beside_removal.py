@@ -1,4 +1,4 @@
-"""What is deleted while it is copied: the leader removes it once the copy is made, and nothing is left."""
+"""Disks and snapshots that are deleted during a copy: the leader removes them afterwards, and nothing is left."""
 
 import asyncio
 from collections.abc import AsyncIterator

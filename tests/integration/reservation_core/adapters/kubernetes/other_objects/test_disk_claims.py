@@ -1,16 +1,18 @@
 """Disks as claims of an API server, and the pods that have them."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from reservation_core.adapters.clock import SystemClock
+from reservation_core.adapters.kubernetes.api_server.errors import ApiServerError, ApiServerForbidsError
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.jobs.cluster import ClusterRules, KubernetesCluster
 from reservation_core.adapters.kubernetes.other_objects.disk_claims import ClaimRules, DiskClaims
 from reservation_core.domain.disks.disk_uses import DiskUse
+from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.disks.disks import DiskCopy, DiskRefusedError
 from tests.integration.cluster_behaviour import SpecMaker
 from tests.kubernetes.api_client import MERGE, ApiClient
@@ -64,13 +66,18 @@ async def test_a_removed_disk_is_gone_with_its_last_pod_and_may_be_removed_again
     assert all("deletionTimestamp" in one["metadata"] for one in left)
 
 
-async def test_a_disk_that_has_a_volume_becomes_larger_where_its_class_allows_that(
-    claims: DiskClaims, client: ApiClient, namespace: str, api_server: ApiServer
-) -> None:
+async def let_claims_grow(client: ApiClient, api_server: ApiServer) -> None:
+    """Have the class that claims name: a real server asks it."""
     if api_server.real:
         classes = "/apis/storage.k8s.io/v1/storageclasses"
         shared = {"metadata": {"name": "shared"}, "provisioner": "test.example/none", "allowVolumeExpansion": True}
         await client.try_call("POST", classes, shared)
+
+
+async def test_a_disk_that_has_a_volume_becomes_larger_where_its_class_allows_that(
+    claims: DiskClaims, client: ApiClient, namespace: str, api_server: ApiServer
+) -> None:
+    await let_claims_grow(client, api_server)
     await claims.make(DISK, GIB)
     path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{DISK}"
     await client.call("PATCH", path, {"spec": {"volumeName": "pv-1"}}, content_type=MERGE)
@@ -184,4 +191,57 @@ async def test_a_clone_names_its_source_and_is_made_once_it_has_a_volume(
 async def test_a_claim_that_was_made_empty_is_no_clone(claims: DiskClaims) -> None:
     await claims.make(CLONE, GIB)
     with pytest.raises(DiskRefusedError, match="has made it empty"):
+        await claims.copy(DiskCopy(DISK, GIB, "the disk new", is_still=False, clone_id=CLONE))
+
+
+async def test_a_clone_that_became_larger_before_it_had_its_volume_is_made_as_large(
+    claims: DiskClaims, client: ApiClient, namespace: str, api_server: ApiServer
+) -> None:
+    await let_claims_grow(client, api_server)
+    copy = DiskCopy(DISK, GIB, "the disk new", is_still=False, clone_id=CLONE)
+    assert not await claims.copy(copy)
+    path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{CLONE}"
+    await client.call("PATCH", path, {"spec": {"volumeName": "pv-1"}}, content_type=MERGE)
+    bound = {"phase": "Bound", "capacity": {"storage": str(GIB)}}
+    await client.call("PATCH", f"{path}/status", {"status": bound}, content_type=MERGE)
+    assert await claims.copy(replace(copy, size_bytes=2 * GIB))
+    made = await client.call("GET", path)
+    assert made["spec"]["resources"]["requests"]["storage"] in ("2Gi", str(2 * GIB))
+
+
+class Refusing:
+    """A server that refuses some requests: by their verbs, with what it says."""
+
+    def __init__(self, transport: Transport, refusals: dict[str, ApiServerError]) -> None:
+        self._transport = transport
+        self._refusals = refusals
+
+    async def request(self, verb: str, path: str, **more: Any) -> Mapping[str, Any]:
+        """Refuse, or pass the request on."""
+        if (refusal := self._refusals.get(verb)) is not None:
+            raise refusal
+        return await self._transport.request(verb, path, **more)
+
+
+def refusing(transport: Transport, namespace: str, **refusals: ApiServerError) -> DiskClaims:
+    rules = ClaimRules(namespace, "shared", "ReadWriteMany", "snaps")
+    return DiskClaims(cast("Transport", Refusing(transport, refusals)), rules)
+
+
+async def test_a_clone_that_has_used_up_a_quota_is_not_refused_by_it(
+    claims: DiskClaims, transport: Transport, namespace: str
+) -> None:
+    copy = DiskCopy(DISK, GIB, "the disk new", is_still=False, clone_id=CLONE)
+    words = f'persistentvolumeclaims "{CLONE}" is forbidden: exceeded quota: all'
+    refused = refusing(transport, namespace, POST=ApiServerForbidsError(403, "Forbidden", words))
+    with pytest.raises(DiskRefusedError, match="exceeded quota"):
+        await refused.copy(copy)
+    assert not await claims.copy(copy)
+    assert not await refused.copy(copy)
+
+
+async def test_a_claim_that_we_may_not_get_is_no_matter_of_its_size(transport: Transport, namespace: str) -> None:
+    words = f'persistentvolumeclaims "{CLONE}" is forbidden: User "system:serviceaccount:gpu-dev:s" cannot get resource'
+    claims = refusing(transport, namespace, GET=ApiServerForbidsError(403, "Forbidden", words))
+    with pytest.raises(ClusterUnavailableError, match="a role with the verb get on persistentvolumeclaims"):
         await claims.copy(DiskCopy(DISK, GIB, "the disk new", is_still=False, clone_id=CLONE))
