@@ -8,7 +8,9 @@ import asyncio
 import errno
 import fcntl
 import os
+import secrets
 import shutil
+import stat
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +32,7 @@ _LOCK = ".copying"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _BLOCK = 512  # what st_blocks counts
 _GIB = 2**30
+_OPENED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 class DiskFolders:
@@ -100,8 +103,8 @@ class DiskFolders:
                 if problem.errno != errno.ENOTEMPTY:
                     raise
                 return  # complete, and then the process was killed
+        _remove_tree(part)  # what a killed process left takes room
         self._require_room(source, copy.size_bytes)
-        _remove_tree(part)
         part.mkdir(mode=0o700)
         try:
             TreeCopy(copy.size_bytes, stop).make(source, part)
@@ -164,15 +167,40 @@ def link_disks(home: Path, links: Path, uses: Collection[DiskUse]) -> None:
 
 
 def _remove_tree(root: Path) -> None:
+    """Remove a folder. Folders within folders are moved up, so that none is too deep; links are not followed."""
     if not root.exists():
         return
-    # Jobs make folders read-only, as caches of modules are. Links are removed, and not followed.
-    root.chmod(0o700)
-    for path, folders, _ in os.walk(root):
-        for name in folders:
-            if not (folder := Path(path, name)).is_symlink():
-                folder.chmod(0o700)
-    shutil.rmtree(root)
+    root.chmod(0o700)  # jobs make folders read-only, as caches of modules are
+    top: int = os.open(root, _OPENED)
+    try:
+        while names := os.listdir(top):
+            for name in names:
+                if _is_folder(name, top):
+                    _empty(name, top)
+                    os.rmdir(name, dir_fd=top)
+                else:
+                    os.unlink(name, dir_fd=top)
+    finally:
+        os.close(top)
+    root.rmdir()
+
+
+def _empty(name: str, top: int) -> None:
+    os.chmod(name, 0o700, dir_fd=top)
+    folder: int = os.open(name, _OPENED, dir_fd=top)
+    try:
+        for inner in os.listdir(folder):
+            if _is_folder(inner, folder):
+                os.chmod(inner, 0o700, dir_fd=folder)  # it can't be moved otherwise
+                os.rename(inner, secrets.token_hex(16), src_dir_fd=folder, dst_dir_fd=top)
+            else:
+                os.unlink(inner, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def _is_folder(name: str, folder: int) -> bool:
+    return stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode)
 
 
 def _make_durable(folder: Path) -> None:
@@ -185,17 +213,24 @@ def _make_durable(folder: Path) -> None:
 
 def _size(folder: Path) -> int:
     """What the files in a folder take of the file system, hard links once; files that vanish meanwhile are left out."""
-    total, seen = 0, set[tuple[int, int]]()
-    for path, _, files in os.walk(folder):
-        for name in files:
+    total, seen, folders = 0, set[tuple[int, int]](), [str(folder)]
+    while folders:
+        try:
+            entries = os.listdir(path := folders.pop())  # noqa: PTH208 -- names are enough, and there may be many
+        except OSError:  # it vanished, or its owner can't read it
+            continue
+        for name in entries:
             try:
                 found = os.lstat(f"{path}/{name}")
-            except OSError:  # it vanished, or its owner's folder can't be searched
+            except OSError:
                 continue
-            if (found.st_dev, found.st_ino) not in seen:
-                if found.st_nlink > 1:
-                    seen.add((found.st_dev, found.st_ino))
-                total += found.st_blocks * _BLOCK
+            if stat.S_ISDIR(found.st_mode):
+                folders.append(f"{path}/{name}")
+            elif found.st_nlink > 1:
+                if (found.st_dev, found.st_ino) in seen:
+                    continue
+                seen.add((found.st_dev, found.st_ino))
+            total += found.st_blocks * _BLOCK
     return total
 
 

@@ -78,6 +78,8 @@ class TreeCopy:
             ) from problem
         except OSError as problem:
             # It vanished or became a link meanwhile: jobs that only read are trusted to, and not kept from more.
+            if problem.errno == errno.ENAMETOOLONG:
+                raise TreeRefusedError(f"The path {_shown(path)} is too long. Move it up.") from problem
             if problem.errno not in _NO_ENTRY:
                 raise
 
@@ -143,9 +145,10 @@ def _share_blocks(file: int, made: int) -> bool:
 
 def _copy_terms(source: int, made: int) -> None:
     found = os.fstat(source)
-    for name in os.listxattr(source):
-        with suppress(OSError):  # such as the kernel keeps for itself
-            os.setxattr(made, name, os.getxattr(source, name))
+    with suppress(OSError):  # the file system has none
+        for name in os.listxattr(source):
+            with suppress(OSError):  # such as the kernel keeps for itself
+                os.setxattr(made, name, os.getxattr(source, name))
     os.fchmod(made, stat.S_IMODE(found.st_mode))
     os.utime(made, ns=(found.st_atime_ns, found.st_mtime_ns))
 

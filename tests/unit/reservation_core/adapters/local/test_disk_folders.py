@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from tests.waiting import eventually_sync
 
 DISK = "disk-a"
 MIB = 2**20
+SNAPSHOT = "snap-1"
+TAKEN = DiskCopy(DISK, 64 * MIB, "the snapshot monday", is_still=True, into_snapshot_id=SNAPSHOT)
 _SOMEBODY = 65_534
 
 
@@ -78,18 +81,69 @@ async def test_what_a_job_has_made_read_only_is_measured_and_removed(disks: Disk
 async def test_files_that_can_not_be_looked_at_do_not_count(disks: DiskFolders, home: Path) -> None:
     closed = home / "disks" / DISK / "closed"
     closed.mkdir()
+    without = await disks.used_bytes(DISK)
     (closed / "file").write_bytes(b"x" * MIB)
     closed.chmod(0)
-    assert await disks.used_bytes(DISK) == 0
+    assert await disks.used_bytes(DISK) == without
+
+
+async def test_folders_count_as_files_do(disks: DiskFolders, home: Path) -> None:
+    """A file system that gives folders blocks runs full of them."""
+    folder = home / "disks" / DISK
+    for number in range(100):
+        (folder / str(number)).mkdir()
+    blocks = sum((folder / str(number)).stat().st_blocks for number in range(100))
+    assert await disks.used_bytes(DISK) == blocks * 512
+
+
+def in_each_other(folder: Path, name: str, folders: int) -> int:
+    """So many folders, the last one opened: its path may be longer than the system takes."""
+    inner = os.open(folder, os.O_RDONLY)
+    for _ in range(folders):
+        os.mkdir(name, dir_fd=inner)
+        outer, inner = inner, os.open(name, os.O_RDONLY, dir_fd=inner)
+        os.close(outer)
+    return inner
+
+
+async def test_a_path_that_is_too_long_is_refused_and_removed(disks: DiskFolders, home: Path) -> None:
+    last = in_each_other(home / "disks" / DISK, "d" * 250, 20)
+    os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=last))
+    os.link("file", "again", src_dir_fd=last, dst_dir_fd=last)
+    os.close(last)
+    with pytest.raises(DiskRefusedError, match=r"The path d+ is too long\. Move it up"):
+        await disks.copy(TAKEN)
+    await disks.remove(DISK)
+    assert [path.name for path in (home / "disks").iterdir()] == [".copying"]
+
+
+async def test_folders_of_any_depth_are_measured_and_removed(disks: DiskFolders, home: Path) -> None:
+    last = in_each_other(home / "disks" / DISK, "d", sys.getrecursionlimit() + 100)
+    os.fchmod(last, 0o500)
+    os.close(last)
+    assert await disks.used_bytes(DISK) is not None
+    with pytest.raises(DiskRefusedError, match=f"More than {MOST_DEPTH} folders"):
+        await disks.copy(TAKEN)
+    await disks.remove(DISK)
+    assert [path.name for path in (home / "disks").iterdir()] == [".copying"]
+
+
+async def test_what_a_killed_process_left_makes_room_first(disks: DiskFolders, home: Path) -> None:
+    (home / "disks" / DISK / "file").write_bytes(b"x" * MIB)
+    part = home / "disks" / f".part-{SNAPSHOT}"
+    part.mkdir()
+    (part / "file").write_bytes(b"x" * MIB)
+
+    def usage(_: object) -> shutil._ntuple_diskusage:
+        return shutil._ntuple_diskusage(2**40, 0, 0 if part.exists() else 2**40)
+
+    with patch("reservation_core.adapters.local.disks.disk_folders.shutil.disk_usage", usage):
+        assert await disks.copy(TAKEN)
 
 
 async def test_a_disk_that_is_larger_than_the_file_system_is_refused(disks: DiskFolders) -> None:
     with pytest.raises(DiskRefusedError, match="GiB left, less than the disk is to have"):
         await disks.make("disk-b", 2**50)
-
-
-SNAPSHOT = "snap-1"
-TAKEN = DiskCopy(DISK, 64 * MIB, "the snapshot monday", is_still=True, into_snapshot_id=SNAPSHOT)
 
 
 def seen(root: Path) -> dict[str, tuple[object, ...]]:
@@ -227,6 +281,14 @@ asyncio.run(DiskFolders(Path(sys.argv[1])).copy(copy))
 """
 
 
+def entries(folder: Path) -> int:
+    """How many there are in a folder, which may go at any moment."""
+    try:
+        return len([*folder.iterdir()])
+    except FileNotFoundError:
+        return 0
+
+
 async def test_a_copy_whose_process_is_killed_is_begun_anew(tmp_path: Path) -> None:
     """However often and whenever: a copy is there as a whole, or not at all."""
     disks, home, folder = DiskFolders(tmp_path), tmp_path, tmp_path / "disks" / DISK
@@ -237,7 +299,7 @@ async def test_a_copy_whose_process_is_killed_is_begun_anew(tmp_path: Path) -> N
     for least in (1, 50, 150, 300):
         command = [sys.executable, "-c", _COPYING, str(home), DISK, SNAPSHOT]
         with subprocess.Popen(command) as copying:
-            eventually_sync(lambda least=least: target.exists() or (part.exists() and len([*part.iterdir()]) >= least))
+            eventually_sync(lambda least=least: target.exists() or entries(part) >= least)
             copying.send_signal(signal.SIGKILL)
         assert not target.exists() or seen(target) == before
     assert await disks.copy(DiskCopy(DISK, 2**30, "", is_still=True, into_snapshot_id=SNAPSHOT))
