@@ -32,6 +32,8 @@ _LOCK = ".copying"
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _BLOCK = 512  # what st_blocks counts
 _GIB = 2**30
+_RESERVE = 20
+"""Of the file system, one part in so many, or 1 GiB where that is less, is not for disks."""
 _OPENED = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
@@ -70,11 +72,11 @@ class DiskFolders:
 
     def _make(self, disk_id: str, size_bytes: int) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        free = shutil.disk_usage(self._folder).free
+        free = self._free()
         if size_bytes - (self._used_bytes(disk_id) or 0) > free:
             raise DiskRefusedError(
-                f"The server's file system has {free / _GIB:.1f} GiB left, less than the disk is to have. Delete it and"
-                " create a smaller one, or ask an administrator for room."
+                f"The server's file system has {free / _GIB:.1f} GiB left for disks, less than the disk is to have."
+                " Delete it and create a smaller one, or ask an administrator for room."
             )
         (self._folder / disk_id).mkdir(mode=0o700, exist_ok=True)
 
@@ -120,14 +122,19 @@ class DiskFolders:
         _make_durable(self._folder)
 
     def _require_room(self, source: Path, size_bytes: int) -> None:
-        used, free = _size(source), shutil.disk_usage(self._folder).free
+        used, free = _size(source), self._free()
         if used > size_bytes:
             raise DiskRefusedError("There is more on the disk than its size. Make the disk larger, or remove files.")
         if used > free:
             raise DiskRefusedError(
-                f"The server's file system has {free / _GIB:.1f} GiB left, and {used / _GIB:.1f} GiB are to be copied."
-                " Ask an administrator for room."
+                f"The server's file system has {free / _GIB:.1f} GiB left for disks, and {used / _GIB:.1f} GiB are to"
+                " be copied. Ask an administrator for room."
             )
+
+    def _free(self) -> int:
+        """How much disks may take yet. Jobs, logs and the database have the rest: with none left, all of them stop."""
+        usage = shutil.disk_usage(self._folder)
+        return max(0, usage.free - min(_GIB, usage.total // _RESERVE))
 
     def _part(self, disk_id: str) -> Path:
         return self._folder / f"{_PART}{disk_id}"

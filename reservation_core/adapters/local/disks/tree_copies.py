@@ -4,6 +4,7 @@ All is opened below folders that are open, and no link is followed: what a job p
 Sockets, pipes and devices are left out: they are not what is kept.
 """
 
+import ctypes
 import errno
 import fcntl
 import os
@@ -46,6 +47,7 @@ class TreeCopy:
         with _open(os.open(source, _FOLDER)) as folder, _open(os.open(target, _FOLDER)) as into:
             self._root = into
             self._copy_folder(folder, into, "", 0)
+            sync_file_system(into)
 
     def _copy_folder(self, folder: int, into: int, path: str, depth: int) -> None:
         if depth > MOST_DEPTH:
@@ -57,7 +59,6 @@ class TreeCopy:
                 raise CopyStoppedError
             self._copy_entry(folder, into, name, f"{path}{name}", depth)
         _copy_terms(folder, into)
-        os.fsync(into)
 
     def _copy_entry(self, folder: int, into: int, name: str, path: str, depth: int) -> None:
         try:
@@ -93,7 +94,6 @@ class TreeCopy:
             if not _share_blocks(file, made):
                 self._copy_data(file, made, found.st_size)
             _copy_terms(file, made)
-            os.fsync(made)
         if found.st_nlink > 1:
             self._linked[inode] = path
 
@@ -143,13 +143,25 @@ def _share_blocks(file: int, made: int) -> bool:
     return True
 
 
+def sync_file_system(file: int) -> None:
+    """Make all that was written to a file's system durable: once, as syncing many files one by one takes minutes."""
+    if ctypes.CDLL(None, use_errno=True).syncfs(file) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
 def _copy_terms(source: int, made: int) -> None:
     found = os.fstat(source)
+    mode = stat.S_IMODE(found.st_mode)
+    try:
+        os.fchown(made, found.st_uid, found.st_gid)  # it takes some bits of the mode, and some attributes
+    except OSError:  # only root gives files away, and only to users of its namespace
+        mode &= ~(stat.S_ISUID | stat.S_ISGID)
     with suppress(OSError):  # the file system has none
         for name in os.listxattr(source):
             with suppress(OSError):  # such as the kernel keeps for itself
                 os.setxattr(made, name, os.getxattr(source, name))
-    os.fchmod(made, stat.S_IMODE(found.st_mode))
+    os.fchmod(made, mode)
     os.utime(made, ns=(found.st_atime_ns, found.st_mtime_ns))
 
 

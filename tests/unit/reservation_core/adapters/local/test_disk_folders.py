@@ -8,14 +8,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 import pytest
 
+from reservation_core.adapters.local.disks import tree_copies
 from reservation_core.adapters.local.disks.disk_folders import DiskFolders
 from reservation_core.adapters.local.disks.tree_copies import MOST_DEPTH, TreeCopy
+from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.disks.disks import DiskCopy, DiskRefusedError
 from tests.waiting import eventually_sync
 
@@ -142,7 +145,7 @@ async def test_what_a_killed_process_left_makes_room_first(disks: DiskFolders, h
 
 
 async def test_a_disk_that_is_larger_than_the_file_system_is_refused(disks: DiskFolders) -> None:
-    with pytest.raises(DiskRefusedError, match="GiB left, less than the disk is to have"):
+    with pytest.raises(DiskRefusedError, match="GiB left for disks, less than the disk is to have"):
         await disks.make("disk-b", 2**50)
 
 
@@ -245,6 +248,73 @@ async def test_what_can_not_be_copied_leaves_nothing(disks: DiskFolders, home: P
     assert sorted(path.name for path in (home / "disks").iterdir()) == [".copying", DISK]
 
 
+@pytest.mark.parametrize(("total", "reserve"), [(2**40, 2**30), (200 * MIB, 10 * MIB)])
+async def test_disks_leave_the_server_some_room(disks: DiskFolders, home: Path, total: int, reserve: int) -> None:
+    """The database and jobs of others have the same file system."""
+    (home / "disks" / DISK / "file").write_bytes(b"x" * MIB)
+    used = await disks.used_bytes(DISK)
+    assert used is not None
+    free = [reserve + used - 1, reserve + used]
+
+    def usage(_: object) -> shutil._ntuple_diskusage:
+        return shutil._ntuple_diskusage(total, total - free[0], free[0])
+
+    with patch("reservation_core.adapters.local.disks.disk_folders.shutil.disk_usage", usage):
+        for asked in (disks.copy(TAKEN), disks.make("disk-b", used)):
+            with pytest.raises(DiskRefusedError, match="GiB left for disks"):
+                await asked
+        free.pop(0)
+        await disks.make("disk-b", used)
+        assert await disks.copy(TAKEN)
+
+
+async def test_a_copy_counts_once_all_of_it_is_durable(disks: DiskFolders, home: Path) -> None:
+    (home / "disks" / DISK / "file").write_text("kept")
+    synced: list[tuple[str, list[str]]] = []
+    sync, target = tree_copies.sync_file_system, home / "disks" / SNAPSHOT
+
+    def seen_sync(file: int) -> None:
+        assert not target.exists()
+        synced.append((Path(f"/proc/self/fd/{file}").readlink().name, sorted(os.listdir(file))))
+        sync(file)
+
+    with patch.object(tree_copies, "sync_file_system", seen_sync):
+        assert await disks.copy(TAKEN)
+    assert synced == [(f".part-{SNAPSHOT}", ["file"])]
+    failed = OSError(errno.EIO, "the device is broken")
+    again = replace(TAKEN, into_snapshot_id="snap-2")
+    with patch.object(tree_copies, "sync_file_system", side_effect=failed), pytest.raises(ClusterUnavailableError):
+        await disks.copy(again)
+    assert not (home / "disks" / "snap-2").exists()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        sync(10**6)
+
+
+async def test_a_file_system_without_attributes_is_copied(disks: DiskFolders, home: Path) -> None:
+    (home / "disks" / DISK / "file").write_text("kept")
+    with patch("os.listxattr", side_effect=OSError(errno.EOPNOTSUPP, "not supported")):
+        assert await disks.copy(TAKEN)
+    assert (home / "disks" / SNAPSHOT / "file").read_text() == "kept"
+
+
+async def test_a_file_that_runs_as_its_owner_stays_the_owners(tmp_path: Path) -> None:
+    """A copy that is another user's, such as root's, does not run as that one."""
+    disks = DiskFolders(tmp_path)
+    await disks.make(DISK, MIB)
+    tool = tmp_path / "disks" / DISK / "tool"
+    tool.write_text("#!/bin/sh")
+    copied = tmp_path / "disks" / SNAPSHOT / "tool"
+    if os.geteuid() == 0:
+        os.chown(tool, _SOMEBODY, _SOMEBODY)
+    tool.chmod(0o4755)
+    assert await disks.copy(TAKEN)
+    assert (copied.stat().st_uid, copied.stat().st_mode) == (tool.stat().st_uid, tool.stat().st_mode)
+    await disks.remove_snapshot(SNAPSHOT)
+    with patch("os.fchown", side_effect=PermissionError(errno.EPERM, "not yours")):
+        assert await disks.copy(TAKEN)
+    assert copied.stat().st_mode & 0o7777 == 0o755
+
+
 async def test_what_grows_while_it_is_copied_is_bounded(disks: DiskFolders, home: Path) -> None:
     (home / "disks" / DISK / "much").write_bytes(os.urandom(2 * MIB))
     measured = "reservation_core.adapters.local.disks.disk_folders._size"
@@ -273,8 +343,11 @@ async def test_an_empty_folder_of_a_process_that_knows_no_copies_is_no_copy(disk
 
 _COPYING = """
 import asyncio, sys
+from dataclasses import replace
 from pathlib import Path
+from reservation_core.adapters.local.disks import tree_copies
 from reservation_core.adapters.local.disks.disk_folders import DiskFolders
+from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.disks.disks import DiskCopy
 copy = DiskCopy(sys.argv[2], 2**30, "", is_still=True, into_snapshot_id=sys.argv[3])
 asyncio.run(DiskFolders(Path(sys.argv[1])).copy(copy))
