@@ -5,12 +5,15 @@ a copy that the next look begins anew.
 """
 
 from collections.abc import Collection
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.disks.disks import DiskCopy, DiskRefusedError, DiskStore
 from reservation_core.usecases.disks.settle_disks import DiskRules
+
+_MOST_RESTS: Final = 1000
 
 
 class Copying:
@@ -18,6 +21,7 @@ class Copying:
 
     def __init__(self) -> None:
         self._targets = set[str]()
+        self._rests = dict[str, timedelta]()
 
     @property
     def targets(self) -> Collection[str]:
@@ -33,7 +37,11 @@ class Copying:
         try:
             # Deleted before this look, it is gone; later, and it is removed afterwards.
             if await _due(uow_factory, clock.now() - rules.rest) == copy:
-                await _copy(uow_factory, store, clock, rules, copy)
+                rest = self._rests.pop(copy.target_id, rules.rest)
+                if await _copy(uow_factory, store, clock, rules, copy, rest):
+                    self._rests[copy.target_id] = min(2 * rest, rules.longest_rest)
+                    if len(self._rests) > _MOST_RESTS:  # some were deleted
+                        del self._rests[next(iter(self._rests))]
         finally:
             self._targets.clear()
         return True
@@ -46,22 +54,25 @@ async def _due(uow_factory: UnitOfWorkFactory, failed_before: datetime) -> DiskC
 
 
 async def _copy(
-    uow_factory: UnitOfWorkFactory, store: DiskStore, clock: Clock, rules: DiskRules, copy: DiskCopy
-) -> None:
+    uow_factory: UnitOfWorkFactory, store: DiskStore, clock: Clock, rules: DiskRules, copy: DiskCopy, rest: timedelta
+) -> bool:
+    """Make a copy; whether it was refused, and rests for `rest`."""
     try:
         is_made = await store.copy(copy)
     except Exception as error:
         problem = str(error) if isinstance(error, DiskRefusedError) else None
-        await _note_rest(uow_factory, copy, problem, clock.now())
         if problem is None:
+            await _note_rest(uow_factory, copy, None, clock.now())
             raise
+        await _note_rest(uow_factory, copy, problem, clock.now() - rules.rest + rest)
+        return True
+    if is_made:
+        async with uow_factory() as uow:
+            await uow.snapshots.note_copied(copy)
     else:
-        if is_made:
-            async with uow_factory() as uow:
-                await uow.snapshots.note_copied(copy)
-        else:
-            async with uow_factory(one_statement=True) as uow:
-                await uow.snapshots.note_begun(copy, clock.now() - rules.rest + rules.pending_rest)
+        async with uow_factory(one_statement=True) as uow:
+            await uow.snapshots.note_begun(copy, clock.now() - rules.rest + rules.pending_rest)
+    return False
 
 
 async def _note_rest(uow_factory: UnitOfWorkFactory, copy: DiskCopy, problem: str | None, at: datetime) -> None:

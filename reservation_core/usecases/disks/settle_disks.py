@@ -25,11 +25,13 @@ _SYSTEM: Final = "system"
 class DiskRules:
     """Deleted disks are kept for `kept`; disks in use are measured every `measured_every`.
 
-    What failed with a disk is tried again after `rest`. What the cluster has begun is looked at after `pending_rest`.
+    What failed with a disk is tried again after `rest`, and a copy that is refused again after twice as long as before,
+    `longest_rest` at most. What the cluster has begun is looked at after `pending_rest`.
     """
 
     kept: timedelta
     rest: timedelta = timedelta(minutes=1)
+    longest_rest: timedelta = timedelta(hours=1)
     pending_rest: timedelta = timedelta(seconds=5)
     measured_every: timedelta = timedelta(minutes=1)
 

@@ -67,3 +67,22 @@ async def test_a_copy_that_begins_while_disks_are_settled_is_seen(world: World, 
     while await settle_disks(world.uow, store, world.clock, RULES, targets):
         pass
     assert store.sizes.keys() == {disk.id}
+
+
+async def test_a_copy_that_is_refused_again_and_again_rests_longer(world: World, store: Store) -> None:
+    """On the local cluster, a try walks over all files, and another copy waits meanwhile."""
+    await ready(world, store)
+    await taken(world)
+    copying, store.full = Copying(), True
+    for minutes in (1, 2, 4, 8, 16, 32, 60, 60):
+        assert await copied(world, store, copying)
+        world.clock.go_on(timedelta(minutes=minutes) - timedelta(seconds=1))
+        assert not await copied(world, store, copying)
+        world.clock.go_on(timedelta(seconds=2))
+    store.full = False
+    assert await copied(world, store, copying)
+    await taken(world, "second")
+    store.full = True
+    assert await copied(world, store, copying)
+    world.clock.go_on(timedelta(minutes=1, seconds=1))
+    assert await copied(world, store, copying)
