@@ -98,8 +98,8 @@ def prepare(system: SystemProcess, http: httpx.Client) -> None:
     me = http.get("/v1/users/me").raise_for_status().json()["name"]
     http.put(f"/v1/projects/vision/members/{me}").raise_for_status()
     work = {"duration": 3000, "workload": {"command": ["sleep", "3000"]}}
-    http.post("/v1/jobs", json={"gpus": 2, "project": "vision", **work}).raise_for_status()
-    http.post("/v1/jobs", json={"gpus": 4, **work}).raise_for_status()
+    for asked in ({"gpus": 2, "project": "vision"}, {"gpus": 4}):
+        system.jobs.append(http.post("/v1/jobs", json={**asked, **work}).raise_for_status().json()["id"])
     booking = {"gpus": 1, "start": f"{datetime.now(UTC) + timedelta(days=2):%Y-%m-%dT%H:%MZ}", "duration": "PT4H"}
     http.post("/v1/bookings", json=booking).raise_for_status()
 
