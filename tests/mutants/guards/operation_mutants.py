@@ -4,6 +4,7 @@ from tests.mutants.mutant import Mutant
 
 COPYING = "tests/integration/reservation_core/usecases/disks/test_copy_disks.py"
 FOLDERS = "tests/unit/reservation_core/adapters/local/test_disk_folders.py"
+UNDER_WAY = "tests/integration/reservation_core/usecases/disks/test_clones_under_way.py"
 SNAPSHOTS = "migrations/versions/006x/0060_disk_snapshots.sql"
 SETTLING = "tests/integration/reservation_core/usecases/disks/test_settle_disks.py"
 DRIVER_ERRORS = "reservation_core/adapters/postgres/connection/driver_errors.py"
@@ -252,6 +253,22 @@ OPERATION = (
         "        if snapshot_id in copying:",
         "        if snapshot_id in ():",
         (f"{COPYING}::test_a_copy_that_is_deleted_while_it_is_made_is_removed_afterwards",),
+    ),
+    Mutant(
+        "a clone that a job has had is given up",
+        "A clone that a job has had is not removed at once: what the job wrote may be on it",
+        "reservation_core/usecases/disks/disks.py",
+        "if not copy.is_still and await uow.disks.was_used(record.id):",
+        "if False and await uow.disks.was_used(record.id):",
+        (f"{UNDER_WAY}::test_a_clone_that_a_job_has_had_is_not_given_up",),
+    ),
+    Mutant(
+        "the source of a clone is handed over",
+        "A clone has nothing that a later owner of its source wrote",
+        "reservation_core/usecases/disks/disks.py",
+        "        await _require_uncloned(uow, record, owner)\n",
+        "",
+        (f"{UNDER_WAY}::test_neither_end_of_a_clone_is_handed_over",),
     ),
     Mutant(
         "half a copy is there",
