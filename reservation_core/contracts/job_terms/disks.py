@@ -110,7 +110,7 @@ class DiskUseOut(Wire):
 
 
 class SnapshotOut(Wire):
-    """What was on a disk at `created_at`. It counts as `size` bytes, the size that its disk had then.
+    """A snapshot of a disk, taken at `created_at`. It counts as `size` bytes: the size of the disk at that time.
 
     Once it is `ready` it can be cloned; until then `problem` says why it could not be taken yet.
     """

@@ -166,7 +166,7 @@ class GpuPools:
     def refresh_gpus(self, gpu_ids: Iterable[int], at: int, *, back: bool) -> None:
         """Bring these GPUs up to date after their rows were taken out or put `back`, with nothing decided yet.
 
-        What was learnt of their nodes meanwhile is forgotten: it knew nothing of these rows.
+        Timelines of their nodes that were built in between are dropped: they lack these rows.
         """
         for gpu_id in gpu_ids:
             place = self._places.get(gpu_id)

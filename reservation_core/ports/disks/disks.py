@@ -21,7 +21,7 @@ class DiskInUse:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRecord:
-    """What was on a disk at a time. It counts as `size_bytes`, the size that the disk had then."""
+    """A snapshot of a disk. It counts as `size_bytes`: the size of the disk when it was taken."""
 
     id: str
     name: str

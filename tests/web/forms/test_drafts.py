@@ -46,6 +46,19 @@ async def nothing_kept(page: Page) -> bool:
     return await kept(page) == "{}"
 
 
+async def test_a_draft_is_kept_where_a_browser_does_not_say_how_it_came_to_a_page(people: People) -> None:
+    page = (await people("alice")).page
+    await page.add_init_script("performance.getEntriesByType = () => []")
+    await fill_job(page, "kept")
+    await eventually(lambda: holds(page, "kept"))
+    await page.goto("/submit")
+    await expect(page.get_by_label("Name", exact=True)).to_have_value("kept")
+
+
+async def holds(page: Page, word: str) -> bool:
+    return word in await kept(page)
+
+
 async def test_what_is_typed_before_the_scripts_have_come_is_kept_and_has_a_verdict(people: People) -> None:
     page = (await people("alice")).page
     typed = asyncio.Event()

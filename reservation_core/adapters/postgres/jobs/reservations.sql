@@ -97,7 +97,6 @@ FROM unnest(CAST(:ids AS text[]), CAST(:range_ends AS timestamptz[])) AS i (id, 
 JOIN allocations a ON a.reservation_id = i.id AND a.released_at IS NULL AND NOT a.planned
 JOIN allocations o ON o.gpu_id = a.gpu_id AND o.released_at IS NULL AND o.reservation_id <> a.reservation_id
      AND (o.booking_id IS NULL) = (a.booking_id IS NULL)
-     AND lower(o.during) >= upper(a.during)
      AND o.during && tstzrange(upper(a.during), greatest(i.range_end, upper(a.during)))
 JOIN reservations r ON r.id = o.reservation_id
 JOIN users u ON u.id = r.user_id
@@ -106,6 +105,7 @@ SELECT r.id, r.user_id, u.name, lower(o.during), 'place', r.seq
 FROM unnest(CAST(:ids AS text[]), CAST(:range_ends AS timestamptz[])) AS i (id, range_end)
 JOIN allocations a ON a.reservation_id = i.id AND a.released_at IS NULL AND NOT a.planned
 JOIN allocations o ON o.node_id = a.node_id AND o.released_at IS NULL AND o.reservation_id <> a.reservation_id
+     AND lower(o.during) >= upper(a.during)
      AND o.during && tstzrange(upper(a.during), greatest(i.range_end, upper(a.during)))
 JOIN reservations r ON r.id = o.reservation_id
 JOIN users u ON u.id = r.user_id

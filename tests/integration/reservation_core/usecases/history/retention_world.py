@@ -36,7 +36,7 @@ async def look(
 
 
 async def summed(bookings: BookingWorld) -> None:
-    """What was given back is in the sums by week, and what reservations come to in those by day."""
+    """Add up what ended: given back time by week, and usage by day."""
     await pass_time(bookings, 2 * SUMMED_AFTER)
     await sum_up_given_back(bookings.world.uow)
     await sum_up_usage(bookings.world.uow)

@@ -82,7 +82,7 @@ async def test_it_is_extended_as_far_as_nobody_was_promised_its_place(
     with pytest.raises(CalendarConflictError, match="promised CPUs and memory"):
         async with world.uow() as uow:
             await extend(uow, world.who, by_node[promised.name], HOUR, None, LONGEST, world.clock.now())
-    # What was in the way has gone before anybody looked.
+    # The other job may be gone before it is looked for.
     own = reservations.statement
     monkeypatch.setattr(
         reservations, "statement", lambda name: text("SELECT 1 WHERE false") if name == "in_the_way" else own(name)
