@@ -1,7 +1,7 @@
 """No page moves under its reader: layout shifts (CLS) of every page, as it loads and as it keeps up with changes."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
@@ -9,6 +9,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Page, expect
 
+from tests.e2e.systems.system_process import FINAL
+from tests.waiting import eventually_sync
 from tests.web.conftest import People
 from tests.web.every_page import NODES, addresses, make_things, tomorrow
 from tests.web.web_system import WebSystem
@@ -94,6 +96,7 @@ async def test_pages_stay_where_they_are_while_they_keep_up(
 def live_changes(system: WebSystem, things: dict[str, str]) -> Iterator[tuple[str, Callable[[], str], str]]:
     """Pages, something that happens, and an element that then has words that are returned."""
     number = count(1)
+    whole: list[str] = []
 
     def submitted(**more: Any) -> str:
         name = f"late-{next(number)}"
@@ -118,14 +121,18 @@ def live_changes(system: WebSystem, things: dict[str, str]) -> Iterator[tuple[st
         return "cancelled"
 
     def taken() -> str:
-        submitted(gpus=1, gpu_type="a100")
-        return "until"
+        """All of a type, until tomorrow: numbers appear that were zero, and a time with its day in place of "now"."""
+        whole.append(system.submit("root", "sleep", "3000", duration=86400, gpus=2, gpu_type="a100"))
+        return f"{(datetime.now(UTC) + timedelta(days=1)):%a}"
 
+    yield "/now", taken, "#now-types time"
+    system.rest("root").post(f"/v1/jobs/{whole[0]}/cancel").raise_for_status()
+    eventually_sync(lambda: system.job(whole[0])["status"] in FINAL)
     ends = system.submit("root", "sleep", "3000", duration=3600, gpu_type="a100")
-    yield "/now", taken, "#cards .tile.mine[href*=rhea]"
     for address, shown in (("/queue", "#queue"), ("/jobs", "main table")):
         yield address, lambda: submitted(gpus=4, nodes=2, gpu_type="h100"), shown
     for view in ("view=week&by=type", "view=week&by=node", "view=week&by=card"):
         yield f"/calendar?{view}", booked, "#calendar .ec-event"
     yield f"/bookings/{things['booking_id']}", moved, "main"
+    eventually_sync(lambda: system.job(ends)["status"] == "running")
     yield f"/jobs/{ends}", cancelled, "main"
