@@ -128,7 +128,7 @@ def live_changes(system: WebSystem, things: dict[str, str]) -> Iterator[tuple[st
     yield "/now", taken, "#now-types time"
     system.rest("root").post(f"/v1/jobs/{whole[0]}/cancel").raise_for_status()
     eventually_sync(lambda: system.job(whole[0])["status"] in FINAL)
-    ends = system.submit("root", "sleep", "3000", duration=3600, gpu_type="a100")
+    ends = system.submit("root", "sleep", "3000", duration=86400, gpu_type="a100")
     for address, shown in (("/queue", "#queue"), ("/jobs", "main table")):
         yield address, lambda: submitted(gpus=4, nodes=2, gpu_type="h100"), shown
     for view in ("view=week&by=type", "view=week&by=node", "view=week&by=card"):
