@@ -35,7 +35,7 @@ from tests.faults.systems.system import System, open_system
 from tests.waiting import eventually
 
 GPUS = "a=h100:8;b=h100:8"
-SETTINGS: dict[str, object] = {"end_grace_s": 3, "start_allowance_s": 20}
+SETTINGS: dict[str, object] = {"end_grace_s": 3, "start_allowance_s": 20, "cpu_job_share": 0.2}
 DURABLE = {"fsync": "on", "full_page_writes": "on", "max_connections": "150"}
 CONVERGES_WITHIN_S = 600.0
 

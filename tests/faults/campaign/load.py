@@ -88,7 +88,9 @@ class Load:
     def _job(self) -> dict[str, Any]:
         kind = self._dice.choice([*_WORK])
         work = _WORK[kind].format(seconds=self._dice.choice((0.5, 2, 4)))
-        shape = self._dice.choice(({"gpus": 1}, {"gpus": 1}, {"gpus": 2}, {"gpus": 4}, {"gpus": 4, "nodes": 2}))
+        shape = self._dice.choice(
+            ({"gpus": 0}, {"gpus": 1}, {"gpus": 1}, {"gpus": 2}, {"gpus": 4}, {"gpus": 4, "nodes": 2})
+        )
         terms = self._terms()
         disks = self._disks.asked() if self._dice.random() < _WITH_DISKS else []
         for disk in disks:
@@ -107,6 +109,7 @@ class Load:
             {"preemptible": True, "min_runtime": 1},
             {"preemptible": True, "end_signal": {"signal": "USR1", "before": 1}},
             {"array": {"size": self._dice.randrange(1, 7), "parallel": self._dice.choice((1, 2, 3))}},
+            {"array": {"size": self._dice.randrange(10, 30), "parallel": 8}},
             {"retries": {"max": 2, "on": ["failed", "node_lost", "preempted"]}},
             {"resources": {"cpus": 0.1, "memory": "16Mi"}},
             *[{}] * 5,

@@ -21,7 +21,7 @@ _UNFINISHED = """
 SELECT id, status, reason_code, outcome, attempt, ends_at FROM reservations WHERE finished_at IS NULL AND kind = 'job'
 """
 SHORT = """
-SELECT r.id FROM reservations r WHERE r.attempt > 0 AND r.gpus * r.nodes <>
+SELECT r.id FROM reservations r WHERE r.attempt > 0 AND greatest(r.gpus, 1) * r.nodes <>
 (SELECT count(*) FROM allocations a WHERE a.reservation_id = r.id AND a.attempt = r.attempt)
 """
 
