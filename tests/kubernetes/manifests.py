@@ -13,6 +13,7 @@ _REPLACED = {
     "ClusterRole": "clusterroles",
     "ClusterRoleBinding": "clusterrolebindings",
     "DaemonSet": "daemonsets",
+    "NetworkPolicy": "networkpolicies",
     "Role": "roles",
     "RoleBinding": "rolebindings",
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",

@@ -84,6 +84,17 @@ def test_the_policy_of_the_node_agent_is_the_plain_manifests() -> None:
     assert ours == json.loads(json.dumps(plain).replace("gpu-dev-system", CONTROLPLANE))
 
 
+def test_only_their_own_namespace_reaches_the_node_agents() -> None:
+    """In the plain manifests, which know no labels of the processor."""
+    plain = [*read_all_yaml((DEPLOY / "node-agent.yaml").read_text())]
+    agent = one(plain, "DaemonSet")["spec"]["template"]
+    policy = one(plain, "NetworkPolicy")["spec"]
+    assert policy["podSelector"]["matchLabels"].items() <= agent["metadata"]["labels"].items()
+    (port,) = agent["spec"]["containers"][0]["ports"]
+    (rule,) = policy["ingress"]
+    assert rule == {"ports": [{"port": port["name"], "protocol": "TCP"}], "from": [{"podSelector": {}}]}
+
+
 def test_who_ends_pods_is_held_to_what_the_plain_manifests_say() -> None:
     """But for standalone, which the chart has not."""
     text = (DEPLOY / "enforcement" / "pod-ending-policy.yaml").read_text()
