@@ -71,6 +71,11 @@ int nvmlDeviceGetUUID(void *device, char *text, unsigned int length) {
     return asked(device);
 }
 
+int nvmlDeviceGetName(void *device, char *text, unsigned int length) {
+    snprintf(text, length, "NVIDIA H100 80GB HBM3%s", place(device) < 0 ? "" : " MIG 1g.10gb");
+    return asked(device);
+}
+
 int nvmlDeviceGetMemoryInfo(void *device, Memory *memory) {
     memory->total = (place(device) < 0 ? 80ULL : 10ULL) << 30;
     memory->used = (place(device) < 0 ? 20ULL : 1ULL + place(device)) << 30;

@@ -23,6 +23,7 @@ from reservation_core.adapters.local.limits.cgroups import PodCgroups
 from reservation_core.adapters.local.log_trimming import trim_logs
 from reservation_core.adapters.local.machine_times import MachineTimes
 from reservation_core.adapters.local.pod_directories import PodDirectories, is_pod_name
+from reservation_core.domain.cards.gpu_types import is_instance
 from reservation_core.domain.cards.node_reports import NodeReport
 from reservation_core.domain.model import PodName, PodPhase, PodSpec, PodStatus, Reason, ReasonCode
 from reservation_core.domain.request_terms import UNSAID, Share
@@ -248,8 +249,15 @@ class LocalCluster:
         status = self._pods.observe(name)
         return status is None or status.phase is PodPhase.FINISHED
 
+    def _naming_instances(self, spec: PodSpec) -> PodSpec:
+        """With UUIDs in CUDA_VISIBLE_DEVICES if there are MIG instances: CUDA has other numbers then, or none."""
+        named = [uuid for uuid in spec.gpu_uuids if uuid is not None]
+        if not named or not (any(map(is_instance, named)) or self._inventory.is_in_parts()):
+            return spec
+        return replace(spec, env=(*spec.env, ("CUDA_VISIBLE_DEVICES", ",".join(named))))
+
     def _create(self, spec: PodSpec) -> None:
-        if not self._pods.publish(spec):
+        if not self._pods.publish(self._naming_instances(spec)):
             return
         name = str(spec.name)
         arguments = [str(self._pods.pods / name), str(self._pods.tombstones / name), str(self._pods.log(name))]

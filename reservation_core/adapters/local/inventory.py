@@ -1,5 +1,7 @@
 """The GPUs of this machine: from NVML, or simulated by `GPU_DEV_LOCAL_GPUS`.
 
+Each instance of a GPU in MIG mode is a GPU of a type of its own, with an index from 64; the GPU itself is not listed.
+
 The setting: nodes separated by `;`, each `[name=]type:count[,type:count...]`, as in `h100:4` or `a=h100:8;b=t4:2,l4:2`.
 Indices are consecutive within a node. A node without a name is named after this machine.
 """
@@ -15,8 +17,9 @@ import psutil
 import structlog
 
 from reservation_core.adapters.local.gpu_links import links_of
+from reservation_core.adapters.local.gpu_use.mig_instances import is_in_mig_mode, mig_instances
 from reservation_core.adapters.local.processes import is_pod_process
-from reservation_core.domain.cards.gpu_types import GPU_TYPE, normalised_gpu_type, usual_memory_bytes
+from reservation_core.domain.cards.gpu_types import GPU_TYPE, is_instance, normalised_gpu_type, usual_memory_bytes
 from reservation_core.domain.cards.link_words import Links
 from reservation_core.domain.cards.node_reports import GpuReport, NodeReport
 from reservation_core.domain.model import ForeignPod, GpuCondition
@@ -27,6 +30,8 @@ _log = structlog.get_logger(__name__)
 MAX_NODES = 64
 MAX_GPUS_PER_NODE = 1024
 MAX_GPUS = 16_384
+_FIRST_INSTANCE, _MOST_INSTANCES = 64, 8
+"""NVML knows at most 64 GPUs, and MIG at most 7 instances of each."""
 SIMULATED_LABEL = ("gpu-dev/simulated", "true")
 _NODE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _EXAMPLE = "Write it like `h100:4`, or `a=h100:8;b=t4:2,l4:2` for two nodes."
@@ -105,8 +110,10 @@ class LocalInventory:
         self._simulated = None if setting is None or not setting.strip() else parse_gpus(setting, self._node)
         self._lock = threading.Lock()
         self._nvml: Any = None
-        self._seen: dict[int, GpuReport] = {}
-        self._products: dict[int, str] = {}
+        self._seen: dict[int, tuple[GpuReport, ...]] = {}
+        """What was seen last of each of the driver's GPUs."""
+        self._products: dict[str | None, str] = {}
+        self._in_parts: bool | None = None
         self._links: Links | None = None
         self._links_missed = False
 
@@ -122,7 +129,8 @@ class LocalInventory:
         with self._lock:
             nvml, why = self._driver()
             gpus = () if nvml is None else self._cards(nvml)
-            links = None if nvml is None else self._read_links(nvml, len(gpus))
+            self._in_parts = any(is_instance(gpu.uuid) for gpu in gpus)
+            links = None if nvml is None or self._in_parts else self._read_links(nvml, len(gpus))
         detail = None if gpus else NO_GPUS.format(why or "the driver lists none")
         return [
             self._sized(NodeReport(self._node, ready=True, schedulable=True, gpus=gpus, detail=detail, links=links))
@@ -137,9 +145,15 @@ class LocalInventory:
             return frozenset(node.name for node in self._simulated)
         return frozenset({self._node})
 
-    def product(self, index: int) -> str | None:
+    def product(self, uuid: str | None) -> str | None:
         """The driver's product name of a GPU that `nodes` has listed; None for simulated GPUs."""
-        return self._products.get(index)
+        return self._products.get(uuid)
+
+    def is_in_parts(self) -> bool:
+        """Whether there are MIG instances, as far as was seen last: CUDA then numbers GPUs otherwise than we do."""
+        if self._in_parts is None:
+            self._in_parts = any(is_instance(gpu.uuid) for node in self.nodes() for gpu in node.gpus)
+        return self._in_parts
 
     def foreign(self) -> list[ForeignPod]:
         """Processes outside our pods that compute on our GPUs; none for simulated GPUs."""
@@ -179,29 +193,33 @@ class LocalInventory:
 
     def _cards(self, nvml: Any) -> tuple[GpuReport, ...]:
         try:
-            return tuple(self._card(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
+            return tuple(card for gpu in range(nvml.nvmlDeviceGetCount()) for card in self._cards_of(nvml, gpu))
         except nvml.NVMLError as problem:
             raise ClusterUnavailableError(
                 f"The NVIDIA driver could not list its GPUs: {problem}. Look at `nvidia-smi`."
             ) from problem
 
-    def _card(self, nvml: Any, index: int) -> GpuReport:
+    def _cards_of(self, nvml: Any, gpu: int) -> tuple[GpuReport, ...]:
+        """A GPU of the driver, or its instances; what was seen of it before it was lost."""
         try:
-            handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            product = _text(nvml.nvmlDeviceGetName(handle))
-            report = GpuReport(
-                index=index,
-                gpu_type=normalised_gpu_type(product),
-                uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
-                memory_bytes=int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
-            )
+            cards = tuple(self._card(nvml, index, handle) for index, handle in _handles(nvml, gpu).items())
         except nvml.NVMLError as problem:
-            known = self._seen.get(index)
+            known = self._seen.get(gpu)
             if problem.value != nvml.NVML_ERROR_GPU_IS_LOST or known is None:
                 raise
-            return GpuReport(index, known.gpu_type, known.uuid, known.memory_bytes, GpuCondition.LOST)
-        self._seen[index] = report
-        self._products[index] = product
+            return tuple(replace(card, condition=GpuCondition.LOST) for card in known)
+        self._seen[gpu] = cards
+        return cards
+
+    def _card(self, nvml: Any, index: int, handle: Any) -> GpuReport:
+        product = _text(nvml.nvmlDeviceGetName(handle))
+        report = GpuReport(
+            index=index,
+            gpu_type=normalised_gpu_type(product),
+            uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
+            memory_bytes=int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
+        )
+        self._products[report.uuid] = product
         return report
 
     def _read_links(self, nvml: Any, cards: int) -> Links | None:
@@ -217,15 +235,31 @@ class LocalInventory:
     def _compute_processes(self, nvml: Any) -> dict[int, set[int]]:
         users: dict[int, set[int]] = {}
         try:
-            for index in range(nvml.nvmlDeviceGetCount()):
-                handle = nvml.nvmlDeviceGetHandleByIndex(index)
-                for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle):
-                    users.setdefault(int(process.pid), set()).add(index)
+            for gpu in range(nvml.nvmlDeviceGetCount()):
+                for index, handle in _handles(nvml, gpu).items():
+                    for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle):
+                        users.setdefault(int(process.pid), set()).add(index)
         except nvml.NVMLError as problem:
             raise ClusterUnavailableError(
                 f"The NVIDIA driver could not list the processes on its GPUs: {problem}. Look at `nvidia-smi`."
             ) from problem
         return users
+
+
+def _handles(nvml: Any, gpu: int) -> dict[int, Any]:
+    """A GPU, or its instances if it is in MIG mode, by the indices that they have with us.
+
+    Whatever becomes of the other GPUs, an instance has the same index: it is what the ledger knows of it. Raises
+    nvml.NVMLError, also if an instance does not answer.
+    """
+    handle = nvml.nvmlDeviceGetHandleByIndex(gpu)
+    if not is_in_mig_mode(nvml, handle):
+        return {gpu: handle}
+    found = mig_instances(nvml, handle)
+    for instance in found.values():
+        if isinstance(instance, Exception):
+            raise instance
+    return {_FIRST_INSTANCE + _MOST_INSTANCES * gpu + number: instance for number, instance in found.items()}
 
 
 def _no_driver(nvml: Any) -> tuple[int, ...]:

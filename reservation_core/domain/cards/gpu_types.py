@@ -108,6 +108,11 @@ def _slice_suffix(spaced: str) -> str:
     return suffix + ("-shared" if _SHARED.search(spaced) else "")
 
 
+def is_instance(uuid: str | None) -> bool:
+    """Whether a UUID is that of a MIG instance, which CUDA knows by its UUID alone."""
+    return uuid is not None and uuid.startswith("MIG-")
+
+
 def usual_memory_bytes(gpu_type: str) -> int | None:
     """The memory of a model in bytes, for simulated GPUs; None for models not listed here."""
     size = _MEMORY_GIB.get(gpu_type)

@@ -120,7 +120,7 @@ class NodeAgent:
                 index=gpu.index,
                 uuid=gpu.uuid,
                 memory_bytes=gpu.memory_bytes,
-                product=self._inventory.product(gpu.index) or gpu.gpu_type,
+                product=self._inventory.product(gpu.uuid) or gpu.gpu_type,
                 lost=gpu.condition is GpuCondition.LOST,
             )
             for gpu in report.gpus

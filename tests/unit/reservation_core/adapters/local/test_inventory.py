@@ -87,6 +87,8 @@ class _Nvml:
 
     NVML_ERROR_INVALID_ARGUMENT = 2
     NVML_ERROR_NOT_SUPPORTED = 3
+    NVML_ERROR_NO_PERMISSION = 4
+    NVML_ERROR_FUNCTION_NOT_FOUND = 13
     NVML_ERROR_GPU_IS_LOST = 15
     NVML_FEATURE_ENABLED = 1
     NVML_NVLINK_MAX_LINKS = 18
@@ -140,6 +142,9 @@ class _Nvml:
         if index in self.lost:
             raise self.NVMLError(self.NVML_ERROR_GPU_IS_LOST)
         return index
+
+    def nvmlDeviceGetMigMode(self, handle: int) -> list[int]:
+        raise self.NVMLError(self.NVML_ERROR_NOT_SUPPORTED)
 
     def nvmlDeviceGetName(self, handle: int) -> str:
         return "NVIDIA H200"

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import sys
 import uuid
 from collections.abc import AsyncIterator
@@ -22,6 +23,7 @@ from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.runtime.pods.node_agent import keep_node_annotations
 from tests.kubernetes.api_client import JsonObject
 from tests.kubernetes.api_server import ApiServer
+from tests.nvml.driver import build, in_place
 from tests.waiting import eventually
 
 GPUS = "gpu-dev/gpus"
@@ -56,6 +58,21 @@ async def test_what_it_writes_is_what_nodes_are_read_from(transport: Transport, 
         (1, "h100", f"GPU-sim-{node}-1"),
     ]
     assert thing["metadata"]["labels"]["a"] == "b"
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="a C compiler builds the library in NVML's place")
+async def test_instances_are_gpus_of_a_type_of_their_own(
+    transport: Transport, node: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with in_place(build(tmp_path, "-DMIG"), monkeypatch) as driver:
+        driver.put("mig_mode", 0, 1)
+        assert await agent(transport, node, None).update()
+    (report,) = read_nodes([await read(transport, node)], [], NodeRules(attach=GpuAttach.UUID))
+    assert [(gpu.index, gpu.gpu_type, gpu.uuid) for gpu in report.gpus] == [
+        (1, "h100", "GPU-test-1"),
+        (64, "h100-mig-1g.10gb", "MIG-test-0-0"),
+        (66, "h100-mig-1g.10gb", "MIG-test-0-2"),
+    ]
 
 
 async def test_what_is_right_is_not_written_again(transport: Transport, node: str) -> None:

@@ -1,0 +1,140 @@
+"""A machine with a GPU in MIG mode: its instances are GPUs that jobs are given, by the binding of NVML."""
+
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from reservation_core.adapters.clock import SystemClock
+from reservation_core.adapters.local.cluster import LocalCluster
+from reservation_core.adapters.local.inventory import LocalInventory, short_hostname
+from reservation_core.domain.cards.node_reports import GpuReport
+from reservation_core.ports.cluster import ClusterUnavailableError
+from tests.integration.cluster_behaviour import SpecMaker, log_of
+from tests.nvml.driver import Driver, build, in_place
+from tests.waiting import eventually
+
+GPU_IS_LOST, UNKNOWN = 15, 999
+PART = ("h100-mig-1g.10gb", 10 * 2**30)
+FIRST, SECOND, WHOLE = "MIG-test-0-0", "MIG-test-0-2", "GPU-test-1"
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="a C compiler builds the library")
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
+    """Of two GPUs, the first of which is in MIG mode with two instances."""
+    with in_place(build(tmp_path, "-DMIG"), monkeypatch) as driver:
+        driver.put("mig_mode", 0, 1)
+        yield driver
+
+
+@pytest.fixture
+def inventory(driver: Driver) -> Iterator[LocalInventory]:
+    inventory = LocalInventory(None, "here")
+    yield inventory
+    inventory.close()
+
+
+def listed(inventory: LocalInventory) -> tuple[GpuReport, ...]:
+    (node,) = inventory.nodes()
+    return node.gpus
+
+
+def test_instances_are_listed_in_place_of_their_gpu(inventory: LocalInventory) -> None:
+    (node,) = inventory.nodes()
+    found = [(gpu.index, gpu.uuid, gpu.gpu_type, gpu.memory_bytes) for gpu in node.gpus]
+    assert found == [(64, FIRST, *PART), (66, SECOND, *PART), (1, WHOLE, "h100", 80 * 2**30)]
+    assert node.links is None
+    assert inventory.product(SECOND) == "NVIDIA H100 80GB HBM3 MIG 1g.10gb"
+    assert inventory.is_in_parts()
+
+
+def test_a_machine_that_leaves_mig_mode_has_whole_gpus(inventory: LocalInventory, driver: Driver) -> None:
+    assert len(listed(inventory)) == 3
+    driver.put("mig_mode", 0, 0)
+    assert [(gpu.index, gpu.uuid) for gpu in listed(inventory)] == [(0, "GPU-test-0"), (1, WHOLE)]
+    assert not inventory.is_in_parts()
+
+
+def test_the_other_gpu_in_mig_mode_has_indices_of_its_own(inventory: LocalInventory, driver: Driver) -> None:
+    driver.put("mig_mode", 1, 1)
+    driver.put("mig_mode", 0, 0)
+    assert [(gpu.index, gpu.uuid) for gpu in listed(inventory)] == [
+        (0, "GPU-test-0"), (72, "MIG-test-1-0"), (74, "MIG-test-1-2"),
+    ]  # fmt: skip
+
+
+def test_a_lost_gpu_takes_its_instances_with_it_and_no_other_number_moves(
+    inventory: LocalInventory, driver: Driver
+) -> None:
+    before = listed(inventory)
+    driver.put("lost", 0, GPU_IS_LOST)
+    after = listed(inventory)
+    assert [(gpu.index, gpu.uuid) for gpu in after] == [(gpu.index, gpu.uuid) for gpu in before]
+    assert [gpu.condition.value for gpu in after] == ["lost", "lost", "usable"]
+    driver.put("lost", 0, 0)
+    assert listed(inventory) == before
+
+
+def test_an_instance_that_does_not_answer_changes_no_number(inventory: LocalInventory, driver: Driver) -> None:
+    """As with a GPU: what the driver cannot say leaves everything as it was."""
+    driver.put_instance("instance_lost", 0, UNKNOWN)
+    with pytest.raises(ClusterUnavailableError, match="could not list its GPUs"):
+        inventory.nodes()
+
+
+def test_foreign_processes_are_told_at_the_instances_that_they_use(inventory: LocalInventory) -> None:
+    at = {pod.description.split(" ")[1]: pod.gpu_indices for pod in inventory.foreign()}
+    assert at == {"117": (64,), "317": (66,), "17": (1,), "18": (1, 64, 66)}
+
+
+@pytest.fixture
+async def cluster(driver: Driver, tmp_path: Path) -> AsyncIterator[LocalCluster]:
+    cluster = LocalCluster(tmp_path / "home", None, SystemClock())
+    yield cluster
+    for pod in (await cluster.list_pods()).pods:
+        await cluster.delete_pod(str(pod.name), timedelta(0))
+
+    async def nothing_left() -> bool:
+        return not (await cluster.list_pods()).pods
+
+    await eventually(nothing_left)
+    await cluster.close()
+
+
+@pytest.mark.parametrize(
+    ("index", "uuid", "seen"), [(66, SECOND, SECOND), (1, WHOLE, WHOLE), (-1, None, "")], ids=("part", "whole", "none")
+)
+async def test_programs_see_their_instance(
+    cluster: LocalCluster, make_spec: SpecMaker, index: int, uuid: str | None, seen: str
+) -> None:
+    """By its UUID, and so do those on whole GPUs of the machine: CUDA numbers them otherwise. Without GPUs: none."""
+    held = () if uuid is None else (index,)
+    spec = replace(
+        make_spec(
+            "sh",
+            "-c",
+            'echo "$CUDA_VISIBLE_DEVICES"',
+            node=short_hostname(),
+            env=(("CUDA_VISIBLE_DEVICES", ",".join(map(str, held))),),
+        ),
+        gpu_indices=held,
+        gpu_uuids=() if uuid is None else (uuid,),
+    )
+    await cluster.create_pod(spec)
+    assert await log_of(cluster, spec, follow=True) == f"{seen}\n"
+
+
+async def test_without_instances_programs_see_numbers(
+    cluster: LocalCluster, driver: Driver, make_spec: SpecMaker
+) -> None:
+    driver.put("mig_mode", 0, 0)
+    command = ("sh", "-c", 'echo "$CUDA_VISIBLE_DEVICES"')
+    spec = make_spec(*command, node=short_hostname(), env=(("CUDA_VISIBLE_DEVICES", "1"),))
+    spec = replace(spec, gpu_indices=(1,), gpu_uuids=(WHOLE,))
+    await cluster.create_pod(spec)
+    assert await log_of(cluster, spec, follow=True) == "1\n"
