@@ -143,4 +143,4 @@ async def _problem(request: Request, error: Exception) -> Response:
     if response is None:
         raise error
     site: Site | None = request.app.state.site
-    return site.problem_page(request, response) if site is not None and site.draws(request) else response
+    return await site.problem_page(request, response) if site is not None and site.draws(request) else response

@@ -65,7 +65,7 @@ class Pages(Protocol):
         """Whether a problem of this request is shown as a page."""
         ...
 
-    def problem_page(self, request: Request, response: Response) -> Response:
+    async def problem_page(self, request: Request, response: Response) -> Response:
         """The page of a problem."""
         ...
 
@@ -129,7 +129,7 @@ class Gate:
                 if status == _SWITCHING:
                     await send({"type": "websocket.close", "code": _FAILED})
             else:
-                response = self._answer(error, Request({**scope, "type": "http"}, receive), request_id)
+                response = await self._answer(error, Request({**scope, "type": "http"}, receive), request_id)
                 await response(scope, receive, send_marked)
         finally:
             self._note(scope, request_id, status, time.perf_counter() - began, accepted_after)
@@ -154,7 +154,7 @@ class Gate:
             return await self._services.job_tokens.principal(scope, header)
         return await self._services.token_pace.principal(scope, header)
 
-    def _answer(self, error: Exception, request: Request, request_id: str) -> Response:
+    async def _answer(self, error: Exception, request: Request, request_id: str) -> Response:
         response = of_exception(error, request)
         if response is None:
             match error:
@@ -178,7 +178,7 @@ class Gate:
                 )
                 response = respond(500, "internal_error", detail, request_id=request_id)
         if self._pages is not None and self._pages.draws(request):
-            response = self._pages.problem_page(request, response)
+            response = await self._pages.problem_page(request, response)
         return response
 
     def _note(

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from http import HTTPStatus
 from urllib.parse import urlsplit
@@ -36,6 +36,7 @@ from api_service.web.visit import FORM_KEY, SignedInVisitor, Visit
 from reservation_core.domain.errors import ForbiddenError
 from reservation_core.domain.gpu_use.samples import sample_lasts
 from reservation_core.domain.model import Role
+from reservation_core.ports.transactions import DatabaseUnavailableError
 
 _REST = ("/v1/", "/gpu-schedulability", "/healthz", "/readyz", "/metrics", "/openapi.json")
 _BY_SCRIPTS = ("text/event-stream", MEDIA_TYPE)
@@ -95,9 +96,13 @@ class Site:
         accepts = "text/html" in request.headers.get("accept", "") or "hx-request" in request.headers
         return accepts and not request.url.path.startswith(_REST)
 
-    def problem_page(self, request: Request, response: Response) -> Response:
-        """A problem of REST as a page, or as a part of one."""
-        return _draw_problem(self._visit(request, None, Form({})), RestProblemError.of(response))
+    async def problem_page(self, request: Request, response: Response) -> Response:
+        """A problem of REST as a page, or as a part of one. A visitor who is signed in keeps the navigation."""
+        visitor = None
+        if response.status_code < HTTPStatus.INTERNAL_SERVER_ERROR:  # what failed might fail the look-up, too
+            with suppress(ProblemError, DatabaseUnavailableError):
+                visitor = await self._visitor(request)
+        return _draw_problem(self._visit(request, visitor, Form({})), RestProblemError.of(response))
 
     def _endpoint(self, route: WebRoute) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:

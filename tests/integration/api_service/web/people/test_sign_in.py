@@ -159,6 +159,19 @@ async def test_a_problem_page_says_when_to_try_again_and_what_is_allowed(browsin
     assert "content-encoding" not in compressed.headers
 
 
+async def test_a_problem_page_keeps_the_navigation_of_a_visitor_who_is_signed_in(browsing: SignedIn) -> None:
+    browser = await browsing("alice")
+    for method, path, status in (("GET", "/no-such-page", 404), ("DELETE", "/submit", 405)):
+        refused = await browser.client.request(method, path, headers={"Accept": "text/html"})
+        assert refused.status_code == status
+        assert all(shown in refused.text for shown in ('href="/queue"', 'action="/sign-out"', ">alice</a>")), path
+        assert 'href="/admin"' not in refused.text
+    browser.client.cookies.clear()
+    stranger = await browser.client.get("/no-such-page", headers={"Accept": "text/html"})
+    assert stranger.status_code == 404
+    assert 'href="/queue"' not in stranger.text
+
+
 async def test_a_session_ends_with_the_token_that_it_was_begun_with(
     browsing: SignedIn, runtime: Runtime, people: People
 ) -> None:
