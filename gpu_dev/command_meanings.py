@@ -103,8 +103,8 @@ def suggest_by_meaning(command: Any) -> None:
     The same goes for options of commands.
     """
     commands = getattr(command, "commands", {})
+    _suggest_options(command)
     if not commands:
-        _suggest_options(command)
         return
     typers_own = command.resolve_command
 

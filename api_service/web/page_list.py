@@ -19,7 +19,7 @@ from api_service.web.routes import (
 from api_service.web.routes.admin import audit, maintenance, nodes, overview, policy, projects, queues, tokens, users
 from api_service.web.routes.disks import disk_copies, own_disks
 from api_service.web.routes.reports import simulate, usage
-from api_service.web.routes.sessions import apps, sharing, ssh_keys, terminal
+from api_service.web.routes.sessions import apps, own_secrets, sharing, ssh_keys, terminal
 from api_service.web.routing import SocketRoute, WebRoute
 
 WEB_ROUTES: tuple[WebRoute, ...] = (
@@ -42,6 +42,7 @@ WEB_ROUTES: tuple[WebRoute, ...] = (
     *simulate.ROUTES,
     *account.ROUTES,
     *ssh_keys.ROUTES,
+    *own_secrets.ROUTES,
     *own_disks.ROUTES,
     *disk_copies.ROUTES,
     *search.ROUTES,

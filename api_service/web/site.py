@@ -41,7 +41,21 @@ from reservation_core.ports.transactions import DatabaseUnavailableError
 _REST = ("/v1/", "/gpu-schedulability", "/healthz", "/readyz", "/metrics", "/openapi.json")
 _BY_SCRIPTS = ("text/event-stream", MEDIA_TYPE)
 """What scripts accept that show a problem's words by themselves."""
-_TITLES = {400: "Not understood", 409: "Not possible now", 422: "Not understood"}
+_TITLES = {
+    400: "Not understood",
+    401: "Not signed in",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Not possible here",
+    409: "Not possible now",
+    412: "Changed meanwhile",
+    413: "Too large",
+    415: "Not understood",
+    422: "Not understood",
+    429: "Too many requests",
+    500: "Something went wrong",
+    503: "Not available now",
+}
 """Titles of pages where HTTP's own phrase is no plain word."""
 _SAID_OF_PROBLEMS = ("retry-after", "allow")
 _CURSORS = ("cursor", "after")

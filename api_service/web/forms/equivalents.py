@@ -54,6 +54,8 @@ def job_by_cli(body: Mapping[str, Any]) -> str:
     for disk in body.get("disks") or []:
         use = DiskUse(disk["name"], disk.get("path") or usual_path(disk["name"]), bool(disk.get("read_only")))
         words += ["--disk", written_disk(use)]
+    if body.get("no_home"):
+        words.append("--no-home")
     for secret in body.get("secrets") or []:
         words += ["--secret", written_use(secret["name"], secret.get("env"), secret.get("path"))]
     for needed in body.get("after") or []:

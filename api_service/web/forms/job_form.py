@@ -26,7 +26,7 @@ from reservation_core.domain.short_durations import seconds_in, written
 
 FIELDS = ("name", "gpus", "gpu_type", "nodes", "duration", "command", "image", "working_dir", "env", "priority",
           "retries", "requeue", "array", "preemptible", "min_runtime", "signal", "cpus", "memory", "shm", "disks",
-          "secrets", "after", "booking", "project")  # fmt: skip
+          "no_home", "secrets", "after", "booking", "project")  # fmt: skip
 FIRST = {"gpus": "1", "nodes": "1", "duration": "1h"}
 """The first values of the form."""
 _NOT_FAILED = [RetryCause.NODE_LOST.value, RetryCause.PREEMPTED.value]
@@ -201,6 +201,8 @@ def _disks(form: Form, body: dict[str, Any], wrong: dict[str, str]) -> None:
         else:
             reads = {"read_only": True} if use.read_only else {}
             body.setdefault("disks", []).append({"name": use.name, "path": use.path, **reads})
+    if form.get("no_home") and "command" not in body["workload"]:  # jobs with a command have it only if they name it
+        body["no_home"] = True
 
 
 def _secrets(form: Form, body: dict[str, Any], wrong: dict[str, str]) -> None:

@@ -1,10 +1,11 @@
-"""The visitor's account: tokens, sessions, SSH keys and notifications."""
+"""The visitor's account: tokens, sessions, SSH keys, secrets, rules and notifications."""
 
 from collections.abc import Mapping
 
 from starlette.responses import Response
 
 from api_service.web.confirmation import ask
+from api_service.web.forms.policy_form import RuleText, rule_texts
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import WebRoute
 from api_service.web.token_form import SCOPES, token_asked
@@ -12,9 +13,12 @@ from api_service.web.token_revocation import ask_to_revoke
 from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.notices import NoticePreferences, NoticeTargetCreated, NoticeTargetOut
-from reservation_core.contracts.people import TokenCreated, TokenOut
+from reservation_core.contracts.people import SecretOut, TokenCreated, TokenOut
+from reservation_core.contracts.policy import ProjectOut, RuleOut
 from reservation_core.contracts.sessions import SshKeyOut
 from reservation_core.domain.notices.kinds import KIND_MEANINGS, NoticeChannel, NoticeKind
+from reservation_core.domain.policy.limits import Scope
+from reservation_core.domain.policy.rule_words import scope_text
 from reservation_core.domain.time_words import rfc3339
 
 _REFUSALS = (400, 403, 409, 412, 413, 422)
@@ -156,6 +160,31 @@ async def own_keys(visit: Visit) -> list[SshKeyOut]:
     return await visit.rest.all(Page[SshKeyOut], "/v1/keys", {"user": visit.principal.user}, at_most=200)
 
 
+async def own_secrets(visit: Visit) -> list[SecretOut]:
+    """The visitor's secrets, without their values."""
+    return await visit.rest.all(Page[SecretOut], "/v1/secrets", at_most=1000)
+
+
+async def _rules(visit: Visit) -> list[tuple[str, list[RuleText]]]:
+    """The rules that hold for the visitor, the most specific first: of whom they are, and what they say."""
+    user, mine = visit.principal.user, {None}
+    stored = await visit.rest.all(Page[RuleOut], "/v1/policy")
+    if any(rule.project is not None for rule in stored):
+        projects = await visit.rest.all(Page[ProjectOut], "/v1/projects")
+        mine |= {project.name for project in projects if user in project.members}
+    held = [rule for rule in stored if rule.user in (None, user) and rule.project in mine]
+    held.sort(key=lambda rule: (rule.user is None, rule.project is None, rule.gpu_type is None, rule.scope))
+    return [
+        (
+            "you" + (f", {rule.gpu_type}" if rule.gpu_type else "")
+            if rule.user
+            else scope_text(Scope.parse(rule.scope)),
+            rule_texts(rule.rules),
+        )
+        for rule in held
+    ]
+
+
 async def _targets(visit: Visit) -> list[NoticeTargetOut]:
     """The visitor's notification addresses."""
     targets = await visit.rest.all(Page[NoticeTargetOut], "/v1/notifications/targets", at_most=200)
@@ -169,8 +198,10 @@ async def show_account(
     target: NoticeTargetCreated | None = None,
     problem: RestProblemError | None = None,
     typed_key: Mapping[str, str] | None = None,
+    typed_secret: str = "",
 ) -> Response:
-    """The account's page. `made`, `target`: what was made just now; `typed_key`: an SSH key that was refused."""
+    """The account's page. `made`, `target`: what was made just now; `typed_key`: an SSH key that was refused;
+    `typed_secret`: the name of a secret that was refused."""
     preferences = await visit.rest.get(NoticePreferences, "/v1/notifications/preferences")
     return visit.page(
         "account.html",
@@ -181,6 +212,9 @@ async def show_account(
         made=made,
         keys=await own_keys(visit),
         typed_key=typed_key or {},
+        secrets=await own_secrets(visit),
+        typed_secret=typed_secret,
+        rules=await _rules(visit),
         target=target,
         problem=problem,
         kinds=preferences.kinds,

@@ -194,9 +194,18 @@ async def test_a_disk_is_created_once_by_two_clicks(browsing: SignedIn, alice: h
 async def test_the_form_says_when_a_session_has_the_disk_home(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
     browser = await browsing("alice")
     await created(alice)
-    assert "A session also has your disk home" not in words(await browser.get("/submit"))
+    page = await browser.get("/submit")
+    assert "A session also has your disk home" not in words(page)
+    assert 'name="no_home"' not in page
     await created(alice, "home")
-    assert "fewer than 8 others, and no disk or secret at /home/dev" in words(await browser.get("/submit"))
+    page = await browser.get("/submit")
+    assert "fewer than 8 others, and no disk or secret at /home/dev" in words(page)
+    assert 'name="no_home"' in page
+    for without, disks in (("", ["home"]), ("yes", [])):
+        fields = {"gpus": "1", "nodes": "1", "duration": "1h", "no_home": without}
+        job = (await browser.send("/submit", **fields, key=f"k{without}")).headers["location"].rpartition("/")[2]
+        spec = (await alice.get(f"/v1/jobs/{job}/spec")).json()
+        assert [disk["name"] for disk in spec.get("disks", [])] == disks
 
 
 async def test_a_job_gets_disks_by_its_form(browsing: SignedIn, alice: httpx.AsyncClient) -> None:

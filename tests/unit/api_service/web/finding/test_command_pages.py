@@ -15,7 +15,8 @@ from api_service.web.finding.command_pages import pages_for, text_of_pages, with
             None,
             [],
         ),
-        ("Not allowed. `gpu-dev policy list` shows the rules for you.", None, []),
+        ("Not allowed. `gpu-dev policy list` shows the rules for you.", "Not allowed.", ["/account#rules"]),
+        ("You have no secret x. `gpu-dev secret list` shows yours.", "You have no secret x.", ["/account#secrets"]),
         (
             "No disk data. `gpu-dev disk list --user ann` shows all. `gpu-dev disk create x` makes one.",
             "No disk data.",
@@ -23,7 +24,7 @@ from api_service.web.finding.command_pages import pages_for, text_of_pages, with
         ),
         ("3.5 of 4 are left. Wait.", "3.5 of 4 are left. Wait.", []),
         # No page does what these do, or not all of it.
-        ("You have no secret x. `gpu-dev secret list` shows yours.", None, []),
+        ("You have no key x. `gpu-dev config-ssh` needs one.", None, []),
         ("Full. See `gpu-dev disk list`, or remove files: `gpu-dev dev --disk x`.", None, []),
         ("Full. `gpu-dev lists` is another command.", None, []),
         # Nothing else would be left.

@@ -16,7 +16,16 @@ TEMPLATES = Path(__file__).parents[5] / "api_service" / "web" / "templates"
 
 @pytest.mark.parametrize(
     ("typed", "first"),
-    [("now", "/now"), ("book", "/calendar#book"), ("QUE", "/queue"), ("sub jo", "/submit"), ("slack", "/account")],
+    [
+        ("now", "/now"),
+        ("book", "/calendar#book"),
+        ("QUE", "/queue"),
+        ("sub jo", "/submit"),
+        ("slack", "/account"),
+        ("secr", "/account#secrets"),
+        ("quota", "/account#rules"),
+        ("ssh", "/account#keys"),
+    ],
 )
 def test_the_beginnings_of_words_find_a_page(typed: str, first: str) -> None:
     assert pages_named(typed, admin=False)[0].address == first
@@ -29,7 +38,8 @@ def test_a_name_goes_before_other_words() -> None:
 def test_nothing_typed_means_every_page_of_the_visitor() -> None:
     assert pages_named("", admin=True) == list(SITE_PAGES)
     assert pages_named(" ", admin=False) == pages_of(admin=False)
-    assert not pages_named("policy", admin=False)
+    assert [page.address for page in pages_named("policy", admin=False)] == ["/account#rules"]
+    assert not pages_named("cordon", admin=False)
 
 
 def test_keys_lead_where_the_visitor_may_go() -> None:

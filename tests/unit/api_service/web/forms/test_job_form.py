@@ -62,6 +62,14 @@ def test_cpus_and_memory_are_typed_and_filled_in_again() -> None:
     assert (filled["cpus"], filled["memory"], filled["shm"]) == ("2.5", "64Gi", "500000000")
 
 
+def test_a_session_is_asked_for_without_the_disk_home() -> None:
+    session = typed(gpus="1", duration="1h", no_home="yes").body
+    assert session["no_home"] is True
+    assert shlex.split(job_by_cli(session)) == ["gpu-dev", "submit", "--gpus", "1", "--for", "1h", "--no-home"]
+    assert "no_home" not in typed(gpus="1", duration="1h").body
+    assert "no_home" not in typed(gpus="1", duration="1h", command="true", no_home="yes").body
+
+
 def test_every_field_that_cannot_be_read_is_named() -> None:
     found = typed(gpus="two", duration="later", env="no equals sign", nodes="1e3")
     assert set(found.wrong) == {"gpus", "duration", "env", "nodes"}
