@@ -192,7 +192,6 @@ RULE: "View[RuleOut]" = View(
         Column("RULES", lambda rule: format_rules(rule.rules)),
         Column("CHANGED", lambda rule: local_time(rule.changed_at)),
         Column("BY", lambda rule: rule.changed_by),
-        Column("FROM FILE", lambda rule: "yes" if rule.from_file else "no", wide=True),
     ),
     empty="There are no rules: everything is allowed that fits.",
 )

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.durations import parse_duration
+from reservation_core.domain.short_durations import seconds_in
 
 _NEAR_DAYS = ("today", "tomorrow")
 _FIXED = (*_NEAR_DAYS, "yesterday", "now", "in")
@@ -24,6 +25,7 @@ _DATED_SLOT = re.compile(r"\d{4}-\d{2}-\d{2} \d{1,2}(?::\d{2})?-\d{2}:\d{2}", re
 _WITH_OFFSET = re.compile(r"\d{4}-\d{2}-\d{2}.*(?:[zZ]|[+-](?:0\d|1[0-4]):?\d{2})")
 _LOCALTIME = Path("/etc/localtime")
 FORMS = 'Write it as "2030-01-31 09:00", "tomorrow 9am", "mon 14:30", 09:00, now or "in 2h".'
+_PAST_FORMS = 'Write it as "2030-01-31 09:00", "yesterday 9am", "mon 14:30", 09:00, now or "3d ago".'
 
 
 def local_now() -> datetime:
@@ -128,7 +130,20 @@ def parse_instant(text: str, now: datetime, zone: str | None, *, whole_days: boo
 
 
 def parse_past(text: str, now: datetime, zone: str | None) -> datetime:
-    """The same of a time to look back at: `mon` is the last Monday, and `yesterday` a day. Raises UsageError."""
+    """The same of a time to look back at: `mon` is the last Monday, and `yesterday` a day. Raises UsageError.
+
+    A length, such as `3d` or `90m ago`, is that long before now.
+    """
+    length = text.lower().strip().removesuffix("ago").removeprefix("-")
+    if seconds_in(length) is not None:
+        return now - parse_duration(length)
+    try:
+        return _parse_past(text, now, zone)
+    except UsageError as error:
+        raise UsageError(str(error).replace(FORMS, _PAST_FORMS)) from error
+
+
+def _parse_past(text: str, now: datetime, zone: str | None) -> datetime:
     day, *rest = text.lower().split() or [""]
     if day == "yesterday":
         return parse_instant(" ".join(["today", *rest]), now - timedelta(days=1), zone)

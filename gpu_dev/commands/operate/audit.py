@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 from gpu_dev.display.local_times import local_sentence, local_time
 from gpu_dev.display.output import Column, Format, View, as_json, show_list
 from gpu_dev.errors import ClientError, UsageError
-from gpu_dev.inputs.times import local_now, parse_past, zone_name
+from gpu_dev.inputs.times import local_now, parse_period, zone_name
 from gpu_dev.options import Output
 from gpu_dev.session import client_for
 from gpu_dev.terminal import Rendered, put, say
@@ -90,14 +90,15 @@ def audit(
     """
     if ctx.invoked_subcommand is not None:
         return
+    begin, until = _period(start, end, zone)
     with client_for(ctx) as client:
         found = client.record.listed(
             oldest_first=oldest_first,
             kinds=kind or (),
             actor=actor,
             subject=subject,
-            start=_instant(start, zone),
-            end=_instant(end, zone),
+            start=begin,
+            end=until,
         )
         events = list(islice(found, limit + 1))
     if len(events) > limit:
@@ -118,8 +119,9 @@ def export(
     `audit verify FILE` checks it, without a server. Exports of consecutive times form one chain. Old events are
     removed, by default after 400 days: export a month with --from and --to before that.
     """
+    begin, until = _period(start, end, zone)
     with client_for(ctx) as client:
-        found = client.record.chain(start=_instant(start, zone), end=_instant(end, zone))
+        found = client.record.chain(start=begin, end=until)
         check = ChainCheck()
         written = _checked(found, check)
         if file is None:
@@ -245,8 +247,8 @@ def _noted_text(head: tuple[int, str]) -> str:
     return f"{head[0]}:{head[1]}"
 
 
-def _instant(text: str | None, zone: str | None) -> datetime | None:
-    return None if text is None else parse_past(text, local_now(), zone_name(zone))
+def _period(start: str | None, end: str | None, zone: str | None) -> tuple[datetime | None, datetime | None]:
+    return parse_period(start, end, local_now(), zone_name(zone), past=True)
 
 
 def _write_whole(file: Path, lines: Iterable[str]) -> int:

@@ -36,6 +36,9 @@ async def find(uow: UnitOfWork, principal: Principal, scope: Scope) -> StoredRul
     for rule in await visible(uow, principal):
         if rule.rule.scope == scope:
             return rule
+    if not principal.is_admin:
+        raise NotFoundError(f"You see no rules for {scope}. `gpu-dev policy list` shows the rules for you.")
+    await _require_owner(uow, scope)
     raise _unknown(scope)
 
 
@@ -51,12 +54,7 @@ async def set_rules(
         raise ForbiddenError("These rules are empty. Set a field, or delete the scope's rules.")
     if rules.order is not None and not scope.has_order:
         raise MisplacedRuleError(f"order: {ORDER_ELSEWHERE}")
-    if scope.user is not None and await uow.identities.user(scope.user) is None:
-        raise NotFoundError(f"There is no user {scope.user!r}. Add it first: `gpu-dev users add {scope.user}`.")
-    if scope.project is not None and await uow.projects.get(scope.project) is None:
-        raise NotFoundError(
-            f"There is no project {scope.project!r}. Create it first: `gpu-dev projects create {scope.project}`."
-        )
+    await _require_owner(uow, scope)
     before = await uow.policies.lock_rule(scope)
     _check_version(before, expected_version, scope)
     stored = await uow.policies.replace_rule(scope, rules, by=principal.user, from_file=False, now=now)
@@ -162,7 +160,16 @@ def _check_version(stored: StoredRule | None, expected: int | None, scope: Scope
         )
 
 
+async def _require_owner(uow: UnitOfWork, scope: Scope) -> None:
+    """Raises NotFoundError for a scope of a user or project that is not there."""
+    if scope.user is not None and await uow.identities.user(scope.user) is None:
+        raise NotFoundError(f"There is no user {scope.user!r}. Add it first: `gpu-dev users add {scope.user}`.")
+    if scope.project is not None and await uow.projects.get(scope.project) is None:
+        raise NotFoundError(
+            f"There is no project {scope.project!r}. Create it first: `gpu-dev projects create {scope.project}`."
+        )
+
+
 def _unknown(scope: Scope) -> NotFoundError:
-    return NotFoundError(
-        f"There is no rule for {scope}, or it is not yours to see. `gpu-dev policy list` lists the rules you may see."
-    )
+    others = "" if str(scope) == "default" else " alone; those of less specific scopes hold"
+    return NotFoundError(f"There are no rules for {scope}{others}. `gpu-dev policy list` shows all rules.")

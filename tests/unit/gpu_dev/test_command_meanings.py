@@ -44,6 +44,11 @@ def test_a_slip_of_typing_is_answered_as_before() -> None:
         (("book", "create", "--repeat", "weekly"), "--rrule"),
         (("disk", "create", "data", "--sise", "1Gi"), "--size"),
         (("disk", "give", "data", "--too", "bob"), "--to"),
+        (("audit", "--since", "yesterday"), "--from"),
+        (("audit", "--until", "now"), "--to"),
+        (("audit", "export", "--since", "yesterday"), "--from"),
+        (("queue", "--limits", "3"), "--limit"),
+        (("nodes", "--outptu", "json"), "--output"),
     ],
 )
 def test_an_unknown_option_names_the_one_that_was_meant(typed: tuple[str, ...], meant: str) -> None:

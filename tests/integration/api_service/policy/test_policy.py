@@ -21,6 +21,23 @@ from tests.integration.api_service.policy.rules_set import codes, lab, put
 __all__ = ["lab"]
 
 
+async def test_a_scope_without_rules_is_answered_by_what_the_caller_may_see(
+    root: httpx.AsyncClient, alice: httpx.AsyncClient
+) -> None:
+    for scope, detail in (
+        ("default", "There are no rules for default. `gpu-dev policy list` shows all rules."),
+        ("user:alice", "There are no rules for user:alice alone; those of less specific scopes hold."),
+        ("user:nobody", "There is no user 'nobody'."),
+        ("project:none", "There is no project 'none'."),
+    ):
+        answer = await root.get(f"/v1/policy/{scope}")
+        assert (answer.status_code, answer.json()["detail"][: len(detail)]) == (404, detail)
+        hidden = await alice.get(f"/v1/policy/{scope}")
+        assert (
+            hidden.json()["detail"] == f"You see no rules for {scope}. `gpu-dev policy list` shows the rules for you."
+        )
+
+
 async def test_rules_are_set_read_changed_and_dropped_on_record(root: httpx.AsyncClient, runtime: Runtime) -> None:
     first = await put(
         root,

@@ -159,6 +159,10 @@ def test_an_instant_has_the_zone_s_offset_on_its_own_day() -> None:
         ("9:30", "2026-11-21T09:30+01:00"),
         ("now", "2026-11-21T12:30+01:00"),
         ("2026-11-02", "2026-11-02T00:00+01:00"),
+        ("3d", "2026-11-18T12:30+01:00"),
+        ("90m ago", "2026-11-21T11:00+01:00"),
+        ("-2h", "2026-11-21T10:30+01:00"),
+        ("2 Hours ago", "2026-11-21T10:30+01:00"),
     ],
 )
 def test_a_weekday_to_look_back_at_is_the_last_one(typed: str, meant: str) -> None:
@@ -170,7 +174,7 @@ def test_a_clock_time_to_look_back_at_is_todays() -> None:
     assert begin == datetime.fromisoformat("2026-11-21T09:00+01:00")
     with pytest.raises(UsageError, match="'1pm' is in the future"):
         parse_period("1pm", None, NOW, STOCKHOLM, past=True)
-    with pytest.raises(UsageError, match="'9' is not a time"):
+    with pytest.raises(UsageError, match=r"'9' is not a time.*3d ago"):
         parse_past("9", NOW, STOCKHOLM)
 
 
