@@ -55,8 +55,11 @@ function rowContent({ resource }) {
   const { detail } = resource.extendedProps;
   const title = element("span", "row-title");
   title.title = resource.title;
-  title.append(element("bdi", "", resource.title));
-  return { domNodes: [title, element("small", "row-detail", detail)] };
+  // The domain of a node, which it shares with others, stands below its name.
+  const [, host, domain, index] = /^([^. ]+)(\.[^ ]+)?( \/ .*)?$/.exec(resource.title) ?? [, resource.title];
+  title.append(element("bdi", "", `${host}${index ?? ""}`));
+  const below = domain ? [element("small", "row-domain", domain)] : [];
+  return { domNodes: [title, ...below, element("small", "row-detail", detail)] };
 }
 
 /** The slots that were found, as the page lists them. */

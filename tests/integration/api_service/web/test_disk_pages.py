@@ -199,7 +199,7 @@ async def test_the_form_says_when_a_session_has_the_disk_home(browsing: SignedIn
     assert 'name="no_home"' not in page
     await created(alice, "home")
     page = await browser.get("/submit")
-    assert "fewer than 8 others, and no disk or secret at /home/dev" in words(page)
+    assert "at /home/dev, unless it names 8 other disks, or a disk or secret in that place." in words(page)
     assert 'name="no_home"' in page
     for without, disks in (("", ["home"]), ("yes", [])):
         fields = {"gpus": "1", "nodes": "1", "duration": "1h", "no_home": without}
