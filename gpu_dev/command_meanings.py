@@ -6,6 +6,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from gpu_dev.terminal import Rendered, put
 from reservation_core.domain.similar_names import similar
 
 _MEANINGS = (
@@ -27,6 +28,8 @@ _MEANINGS = (
     frozenset({"disk", "disks", "storage", "volumes"}),
     frozenset({"history", "events"}),
     frozenset({"list", "ls", "targets"}),
+    frozenset({"find", "free", "slots", "suggest", "when"}),
+    frozenset({"kinds", "set"}),
 )
 _OPTION_MEANINGS = (
     frozenset({"--duration", "--for", "--hours", "--length", "--time", "--time-limit"}),
@@ -53,6 +56,16 @@ _SHORT = 3
 _CLOSE = 0.75
 
 
+def help_asked(ctx: Any, args: list[str], commands: Collection[str]) -> list[str]:
+    """`help NAME` as `NAME --help`; `help` alone, where no command has this name, shows the help and ends."""
+    if args[0] != "help" or "help" in commands or ctx.resilient_parsing:
+        return args
+    if len(args) == 1:
+        put(Rendered(f"{ctx.get_help()}\n"))
+        ctx.exit()
+    return [*args[1:], "--help"]
+
+
 def refuse_synonym(ctx: Any, typed: str, commands: Mapping[str, Any]) -> None:
     """Raise a usage error that names the commands which mean the same as what was typed, if there are any.
 
@@ -71,10 +84,15 @@ def meant_option(typed: str, options: Collection[str]) -> str | None:
     if meant:
         return meant[0]
     word = typed.removeprefix("--")
-    if len(word) > _SHORT:
-        return similar(typed, options, _ALIKE)
-    close = similar(word, [option.removeprefix("--") for option in options], _CLOSE)
+    close = similar(word, [option.removeprefix("--") for option in options], _ALIKE if len(word) > _SHORT else _CLOSE)
     return None if close is None else f"--{close}"
+
+
+def _argument_named(command: Any, typed: str) -> str | None:
+    """The argument of a command that has the name of a typed option, such as SIZE for `--size`."""
+    arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
+    names = [parameter.metavar or parameter.name.upper() for parameter in arguments]
+    return next((name for name in names if name.lower() == typed.removeprefix("--")), None)
 
 
 def _suggest_options(command: Any) -> None:
@@ -89,9 +107,12 @@ def _suggest_options(command: Any) -> None:
             typed = getattr(error, "option_name", None)  # the library keeps the class of this error to itself
             if typed is not None and hasattr(error, "possibilities"):
                 options = [name for parameter in command.params for name in parameter.opts if name.startswith("--")]
-                meant = meant_option(typed, options)
                 error.possibilities = None
-                error.message = f"No such option: {typed}" + ("" if meant is None else f". Did you mean {meant}?")
+                error.message = f"No such option: {typed}"
+                if (argument := _argument_named(command, typed)) is not None:
+                    error.message += f". Write {argument} without an option name."
+                elif (meant := meant_option(typed, options)) is not None:
+                    error.message += f". Did you mean {meant}?"
             raise
 
     command.parse_args = parse_args
@@ -109,6 +130,7 @@ def suggest_by_meaning(command: Any) -> None:
     typers_own = command.resolve_command
 
     def resolve_command(ctx: Any, args: list[str]) -> Any:
+        args = help_asked(ctx, args, commands)
         refuse_synonym(ctx, args[0], commands)
         return typers_own(ctx, args)
 

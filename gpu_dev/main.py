@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from gpu_dev.command_meanings import refuse_synonym, suggest_by_meaning
+from gpu_dev.command_meanings import help_asked, refuse_synonym, suggest_by_meaning
 from gpu_dev.display.command_examples import add_examples
 from gpu_dev.display.local_times import local_sentence, slot_words
 from gpu_dev.display.option_values import name_value
@@ -138,6 +138,7 @@ class CommandTable(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Put the real command in its stand-in's place, then go on as ever."""
+        args = help_asked(ctx, args, self.commands)
         entry = COMMANDS.get(args[0])
         if entry is not None:
             module = importlib.import_module(f"gpu_dev.commands.{entry.module}")

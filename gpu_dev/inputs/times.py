@@ -14,8 +14,8 @@ from gpu_dev.errors import UsageError
 from gpu_dev.inputs.durations import parse_duration
 from reservation_core.domain.short_durations import seconds_in
 
-_NEAR_DAYS = ("today", "tomorrow")
-_FIXED = (*_NEAR_DAYS, "yesterday", "now", "in")
+_NEAR_DAYS = ("yesterday", "today", "tomorrow")
+_FIXED = (*_NEAR_DAYS, "now", "in")
 """First words of times that are the same seen from anywhere."""
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _CLOCK = re.compile(r"(\d{1,2})(?::(\d{2})(?::00)?)? ?(am|pm)?", re.ASCII)
@@ -69,12 +69,23 @@ def parse_time(text: str, now: datetime, zone: str | None, *, whole_days: bool =
     local = _local(lowered, here.replace(tzinfo=None))
     if local is None and (day := _day(lowered, here.replace(tzinfo=None))) is not None:
         if not whole_days:
-            on = "" if lowered in ("today", "tomorrow") else "on "
+            on = "" if lowered in _NEAR_DAYS else "on "
             raise UsageError(f'At what time {on}{wanted}? Write it as "{wanted} 9am" or "{wanted} 14:30".')
         local = day
     if local is None:
-        raise UsageError(f"{text!r} is not a time. {FORMS}")
+        raise UsageError(f"{_fault_of(text, lowered)} {FORMS}")
     return _sent(local, zone)
+
+
+def _fault_of(text: str, lowered: str) -> str:
+    """Why it is not a time."""
+    date = _DATE.match(lowered)
+    try:
+        if date is not None:
+            datetime.fromisoformat(date[0])
+    except ValueError:
+        return f"There is no day {date[0]} in the calendar."
+    return f"{text!r} is not a time."
 
 
 def parse_slot(text: str, now: datetime, zone: str | None) -> tuple[str, str] | None:
@@ -144,9 +155,7 @@ def parse_past(text: str, now: datetime, zone: str | None) -> datetime:
 
 
 def _parse_past(text: str, now: datetime, zone: str | None) -> datetime:
-    day, *rest = text.lower().split() or [""]
-    if day == "yesterday":
-        return parse_instant(" ".join(["today", *rest]), now - timedelta(days=1), zone)
+    day = (text.lower().split() or [""])[0]
     if len(day) >= 3 and any(name.startswith(day) for name in _DAYS):
         last = parse_instant(text, now - timedelta(days=6), zone)
         return last if last <= now else parse_instant(text, now - timedelta(days=7), zone)
@@ -227,7 +236,7 @@ def _day(text: str, here: datetime) -> datetime | None:
         except ValueError:
             return None
     if text in _NEAR_DAYS:
-        return today + timedelta(days=_NEAR_DAYS.index(text))
+        return today + timedelta(days=_NEAR_DAYS.index(text) - 1)
     days = [number for number, name in enumerate(_DAYS) if len(text) >= 3 and name.startswith(text)]
     return today + timedelta(days=(days[0] - here.weekday()) % 7) if len(days) == 1 else None
 

@@ -21,6 +21,8 @@ from gpu_dev.main import app
         (("whoami",), "'status'"),
         (("sync",), "'cp'"),
         (("free",), "'avail' or 'gpus'"),
+        (("book", "find"), "'slots'"),
+        (("notify", "kinds"), "'set'"),
     ],
 )
 def test_a_synonym_names_the_command(typed: tuple[str, ...], meant: str) -> None:
@@ -57,8 +59,38 @@ def test_an_unknown_option_names_the_one_that_was_meant(typed: tuple[str, ...], 
     assert f"Did you mean {meant}?" in " ".join(answer.output.replace("\u2502", " ").split())
 
 
+def test_an_option_that_is_an_argument_says_so() -> None:
+    answer = CliRunner().invoke(app, ("disk", "resize", "data", "--size", "20Gi"))
+    assert answer.exit_code == 2
+    assert "No such option: --size. Write SIZE without an option name." in " ".join(
+        answer.output.replace("\u2502", " ").split()
+    )
+
+
 @pytest.mark.parametrize(
-    "typed", [("submit", "--qqqqq"), ("disk", "create", "data", "--as", "new"), ("disk", "create", "data", "--it")]
+    ("typed", "shown"),
+    [
+        (("help",), "Usage: gpu-dev [OPTIONS] COMMAND"),
+        (("help", "submit"), "Usage: gpu-dev submit"),
+        (("help", "book", "create"), "Usage: gpu-dev book create"),
+        (("book", "help"), "Usage: gpu-dev book [OPTIONS] COMMAND"),
+        (("book", "help", "create"), "Usage: gpu-dev book create"),
+    ],
+)
+def test_help_is_a_command_too(typed: tuple[str, ...], shown: str) -> None:
+    answer = CliRunner().invoke(app, typed, prog_name="gpu-dev")
+    assert answer.exit_code == 0
+    assert shown in answer.output
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        ("submit", "--qqqqq"),
+        ("top", "--user", "ann"),
+        ("disk", "create", "data", "--as", "new"),
+        ("disk", "create", "data", "--it"),
+    ],
 )
 def test_an_option_like_no_other_suggests_none(typed: tuple[str, ...]) -> None:
     answer = CliRunner().invoke(app, typed)

@@ -169,6 +169,17 @@ def test_a_weekday_to_look_back_at_is_the_last_one(typed: str, meant: str) -> No
     assert parse_past(typed, NOW, STOCKHOLM) == datetime.fromisoformat(meant)
 
 
+def test_a_day_that_was_is_a_time_and_one_that_is_not_is_named() -> None:
+    assert parse_time("yesterday 9am", NOW, STOCKHOLM) == "2026-11-20T09:00"
+    begin, _ = parse_period("yesterday", None, NOW, STOCKHOLM)
+    assert begin == datetime.fromisoformat("2026-11-20T00:00+01:00")
+    for text in ("2026-11-31 09:00", "2026-13-01"):
+        with pytest.raises(UsageError, match=f"There is no day {text[:10]} in the calendar"):
+            parse_time(text, NOW, STOCKHOLM)
+    with pytest.raises(UsageError, match="'2026-11-30 25:00' is not a time"):
+        parse_time("2026-11-30 25:00", NOW, STOCKHOLM)
+
+
 def test_a_clock_time_to_look_back_at_is_todays() -> None:
     begin, _ = parse_period("9am", None, NOW, STOCKHOLM, past=True)
     assert begin == datetime.fromisoformat("2026-11-21T09:00+01:00")
