@@ -53,7 +53,12 @@ def settle(dependencies: Sequence[KnownDependency]) -> DependenciesMet | Depende
 
 def waiting_reason(dependencies: Sequence[KnownDependency]) -> Reason:
     """Why a job is held that waits for these, at least one."""
-    first, others = dependencies[0], len(dependencies) - 1
+    gone = next((one for one in dependencies if one.state is DependencyState.IMPOSSIBLE), None)
+    if gone is not None:
+        detail = f"{gone.job} {_ended(gone.status)}, so this job can never start. It is cancelled in a moment."
+        return Reason(ReasonCode.WAITING_FOR_JOBS, detail)
+    left = still_open(dependencies) or dependencies
+    first, others = left[0], len(left) - 1
     more = "" if not others else " and for 1 other job" if others == 1 else f" and for {others} other jobs"
     detail = f"It waits for {first.job} to {_verb(first.when)}{more}. Its start is known after that."
     return Reason(ReasonCode.WAITING_FOR_JOBS, detail)

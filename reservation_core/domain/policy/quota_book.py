@@ -14,7 +14,7 @@ from reservation_core.domain.model import Reason, ReasonCode
 from reservation_core.domain.plan import Asker
 from reservation_core.domain.policy.limits import Policy, RuleName, Scope
 from reservation_core.domain.policy.quota_meters import Amount, AtOnce, InWeeks, Meter
-from reservation_core.domain.policy.rule_words import counted, hours_text, scope_text
+from reservation_core.domain.policy.rule_words import counted, holder_text, hours_text, scope_text
 from reservation_core.domain.policy.rules import Holding
 
 _HOUR = length_micros(timedelta(hours=1))
@@ -238,7 +238,11 @@ def _explain(bound: _Bound, gpus: int, start: int, length: int) -> str:
     most = bound.meter.most(start, start + length)
     scope = scope_text(bound.scope)
     if bound.key.at_once:
-        beside = f" while {most} {'is' if most == 1 else 'are'} held at that time" if most else ""
+        beside = (
+            f" while {holder_text(bound.key.counted.user, bound.key.counted.project)} holds {most} at that time"
+            if most
+            else ""
+        )
         return f"Asked for: {counted(gpus, 'GPU')}{beside}; the limit is {bound.limit} at once ({scope})."
     asked, used, limit = (
         hours_text(timedelta(hours=gpu_time / _HOUR)) for gpu_time in (gpus * length, most, bound.limit)

@@ -15,6 +15,11 @@ def scope_text(scope: Scope) -> str:
     return owner if scope.gpu_type is None else f"{owner}, {scope.gpu_type}"
 
 
+def holder_text(user: str | None, project: str | None) -> str:
+    """The one whose GPUs a quota counts, in a message."""
+    return f"project {project}" if project is not None else f"{user}"
+
+
 def moment_text(moment: datetime) -> str:
     """A time to the minute, in UTC."""
     return f"{moment:%Y-%m-%dT%H:%MZ}"
@@ -23,15 +28,6 @@ def moment_text(moment: datetime) -> str:
 def hours_text(time: timedelta) -> str:
     """A length in hours, to the hundredth."""
     return f"{time / _HOUR:.2f}".rstrip("0").rstrip(".")
-
-
-def length_text(length: timedelta) -> str:
-    """A length in its largest whole unit."""
-    seconds = int(length.total_seconds())
-    for size, word in ((86_400, "day"), (3600, "hour"), (60, "minute")):
-        if seconds and seconds % size == 0:
-            return counted(seconds // size, word)
-    return counted(seconds, "second")
 
 
 def counted(number: int, word: str) -> str:

@@ -24,7 +24,8 @@ from reservation_core.domain.policy.quota_windows import (
     weeks_of,
     whole_minute,
 )
-from reservation_core.domain.policy.rule_words import counted, hours_text, length_text, moment_text, scope_text
+from reservation_core.domain.policy.rule_words import counted, holder_text, hours_text, moment_text, scope_text
+from reservation_core.domain.short_durations import in_words
 
 _HOUR = timedelta(hours=1)
 _TRIES = 1000
@@ -257,7 +258,8 @@ def _max_gpus(q: _Question, limit: int, scope: Scope) -> RuleBreach | None:
     if most + gpus <= limit:
         return None
     at = earliest_at_once(held, gpus, limit, q.start, q.request.duration)
-    beside = f" while {most} {'is' if most == 1 else 'are'} held at that time{_promised(q, scope)}" if most else ""
+    holder = holder_text(q.request.user, scope.project)
+    beside = f" while {holder} holds {most} at that time{_promised(q, scope)}" if most else ""
     if at is None:
         advice = f"Ask for at most {counted(limit, 'GPU')}"
     else:
@@ -307,8 +309,8 @@ def _max_duration(q: _Question, limit: timedelta, scope: Scope) -> RuleBreach | 
         return None
     return RuleBreach(
         RuleName.MAX_DURATION.value,
-        f"Asked for: {length_text(q.request.duration)}; "
-        f"the limit is {length_text(limit)} ({scope_text(scope)}). "
+        f"Asked for: {in_words(q.request.duration)}; "
+        f"the limit is {in_words(limit)} ({scope_text(scope)}). "
         "Ask for less time.",
     )
 
@@ -319,7 +321,7 @@ def _max_advance(q: _Question, limit: timedelta, scope: Scope) -> RuleBreach | N
     ask_from = q.start - limit
     return RuleBreach(
         RuleName.MAX_ADVANCE.value,
-        f"A booking may start at most {length_text(limit)} from now ({scope_text(scope)}): "
+        f"A booking may start at most {in_words(limit)} from now ({scope_text(scope)}): "
         f"not after {moment_text(q.now + limit)}. Start earlier, or ask again from {moment_text(ask_from)} on.",
         ask_from=ask_from,
     )
@@ -331,7 +333,7 @@ def _min_notice(q: _Question, limit: timedelta, scope: Scope) -> RuleBreach | No
     at = whole_minute(q.now + limit)
     return RuleBreach(
         RuleName.MIN_NOTICE.value,
-        f"A booking must be made {length_text(limit)} before its start ({scope_text(scope)}). "
+        f"A booking must be made {in_words(limit)} before its start ({scope_text(scope)}). "
         f"Start at {moment_text(at)} or later.",
         at,
     )
@@ -369,7 +371,7 @@ def _cooldown(q: _Question, limit: timedelta, scope: Scope) -> RuleBreach | None
         return None
     return RuleBreach(
         RuleName.COOLDOWN.value,
-        f"{length_text(limit)} must lie between your bookings of this type ({scope_text(scope)}). "
+        f"{in_words(limit)} must lie between your bookings of this type ({scope_text(scope)}). "
         f"Start at {moment_text(at)}, or change the other booking.",
         at,
     )

@@ -23,7 +23,7 @@ async def read_record(
         if which.subject is None:
             raise ForbiddenError(
                 "The whole audit log is for administrators. Ask for one subject: a job, booking or token of yours, "
-                f"or user:{principal.user}."
+                f"or yourself: `gpu-dev audit --subject user:{principal.user}`."
             )
         oneself = which.subject == f"user:{principal.user}"
         if not oneself and not await uow.audit.is_about(which.subject, principal.user_id):

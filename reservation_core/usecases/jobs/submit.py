@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.errors import DomainError, ForbiddenError, LimitExceededError, merge_refusals
-from reservation_core.domain.jobs.dependencies import KnownDependency, still_open, waiting_reason
+from reservation_core.domain.jobs.dependencies import KnownDependency, waiting_reason
 from reservation_core.domain.model import JobStatus, PodWorkload, Reason, ReasonCode, Reservation, ReservationKind
 from reservation_core.domain.policy.limits import NO_LIMITS, NO_POLICY, Limits, Policy
 from reservation_core.domain.policy.rules import not_in_project
@@ -54,7 +54,7 @@ def prepare(
         user=principal.user,
         name=request.name,
         status=JobStatus.QUEUED,
-        reason=waiting_reason(still_open(after) or after) if after else ACCEPTED,
+        reason=waiting_reason(after) if after else ACCEPTED,
         gpus=request.gpus,
         gpu_type=request.gpu_type,
         nodes=request.nodes,

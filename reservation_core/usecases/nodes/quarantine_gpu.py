@@ -13,7 +13,7 @@ from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.gpu_use.watch_health import quarantine_for
 from reservation_core.usecases.nodes.existing_node import lock_node, view_node
 
-_BY_HAND = "An administrator quarantined it."
+_BY_HAND = "quarantined by hand"
 
 
 async def quarantine(

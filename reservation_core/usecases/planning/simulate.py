@@ -81,7 +81,7 @@ async def _nodes(uow: UnitOfWork, asked: SimulationCreate) -> tuple[tuple[Node, 
         return tuple(cluster(asked.cluster.gpus, asked.cluster.node_size)), ()
     nodes = without_links(await uow.planning.nodes())
     idle = sum(not node.available or gpu.condition is not GpuCondition.USABLE for node in nodes for gpu in node.gpus)
-    said = f"{_counted(idle, 'GPU')} that take no jobs now are left out." if idle else ""
+    said = f"Left out: {_counted(idle, 'GPU')} on which no job can start now." if idle else ""
     if not any(node.gpus for node in nodes):
         raise NothingToSimulateError("No node has a GPU. Describe a cluster for a trace, or add nodes first.")
     return nodes, (said,) if said else ()
@@ -139,9 +139,9 @@ async def _of_history(uow: UnitOfWork, principal: Principal, length: timedelta, 
     booked = [job for job in past if job.in_booking]
     unended = [job for job in past if not job.in_booking and not (job.started_at and job.finished_at)]
     if booked:
-        left_out.append(f"{_counted(len(booked), 'job')} within bookings are left out.")
+        left_out.append(f"Left out: {_counted(len(booked), 'job')} within bookings.")
     if unended:
-        left_out.append(f"{_counted(len(unended), 'job')} that never started, or have not ended, are left out.")
+        left_out.append(f"Left out: {_counted(len(unended), 'job')} without a start or an end.")
     bookings = await _bookings_of_history(uow, own, now - length, left_out)
     jobs = [job for one in reversed(past) if (job := _past_job(one, usual.start_allowance)) is not None]
     jobs.sort(key=lambda job: job.submitted_at)

@@ -118,6 +118,6 @@ def _require_running(job: JobToEnter) -> None:
     if job.status is JobStatus.RUNNING:
         return
     if job.status in FINAL_STATUSES or job.status is JobStatus.ENDING:
-        again = f"`gpu-dev run --again {job.id}` submits it again."
+        again = f"`gpu-dev submit --again {job.id}` submits it again."
         raise JobNotRunningError(f"{job.id} is over ({job.status.value}). {again}")
     raise JobNotRunningError(f"{job.id} is {job.status.value}. `gpu-dev show {job.id}` says when it starts.")

@@ -78,7 +78,7 @@ def keep(reservation: Reservation, event: KeepRequested, now: datetime) -> Decis
         )
     if reservation.status is not JobStatus.RUNNING or reservation.idle is None:
         raise NotIdleError(
-            f"{reservation.id} has no warning that its GPUs are idle, so there is nothing to keep it from. "
+            f"{reservation.id} is not about to end because of idle GPUs, so nothing needs to be kept. "
             f"`gpu-dev explain {reservation.id}` shows its state."
         )
     after = replace(reservation, idle=None, idle_from=now)

@@ -96,4 +96,4 @@ async def test_a_job_that_is_warned_is_kept_by_a_click(
     assert "Its GPUs have been idle" not in page
     again = await browser.send(f"/jobs/{job}/keep")
     assert again.status_code == 409
-    assert "has no warning that its GPUs are idle" in words(again.text)
+    assert "is not about to end because of idle GPUs" in words(again.text)

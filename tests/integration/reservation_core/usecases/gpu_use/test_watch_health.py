@@ -210,9 +210,7 @@ async def test_a_quarantined_gpu_goes_to_nothing_new_whatever_the_cluster_report
     async with world.uow() as uow:
         view = await quarantine(uow, root, "a", 1, None, world.clock.now())
         assert await quarantine(uow, root, "a", 1, "Again.", world.clock.now()) == view
-    assert "GPU 1 is quarantined since 2030-01-01T12:00:00Z (root: An administrator quarantined it.)" in (
-        view.detail or ""
-    )
+    assert "GPU 1 is quarantined since 2030-01-01T12:00:00Z (root: quarantined by hand)" in (view.detail or "")
     await update_inventory(world.uow, world.cluster, world.clock)
     jobs = [await world.submitted(gpus=1) for _ in range(4)]
     await world.plan()

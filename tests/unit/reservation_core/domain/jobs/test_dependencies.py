@@ -164,6 +164,11 @@ def test_reasons_name_the_first_job_and_count_the_others() -> None:
     assert waiting_reason(jobs[:1]).detail == "It waits for job-a to end. Its start is known after that."
     assert waiting_reason(jobs[:2]).detail.startswith("It waits for job-a to end and for 1 other job.")
     assert waiting_reason(jobs).detail.startswith("It waits for job-a to end and for 2 other jobs.")
+    met = replace(jobs[0], status=JobStatus.SUCCEEDED)
+    assert waiting_reason([met, jobs[1]]).detail == "It waits for job-b to end. Its start is known after that."
+    gone = replace(jobs[2], when=DependencyWhen.SUCCEEDED, status=JobStatus.FAILED)
+    told = waiting_reason([jobs[0], gone]).detail
+    assert told == "job-c has failed, so this job can never start. It is cancelled in a moment."
     over = replace(jobs[0], status=JobStatus.FAILED)
     assert still_open([over, *jobs[1:]]) == jobs[1:]
 

@@ -153,4 +153,4 @@ def test_no_more_are_said_to_be_promised_than_are_held_at_that_time() -> None:
     broken = check(request, POLICY, UsageView((running, *slots), ()), T0)
     assert broken
     for breach in broken:
-        assert "while 3 are held at that time, 2 of them promised to job-1; the limit" in breach.detail
+        assert " holds 3 at that time, 2 of them promised to job-1; the limit" in breach.detail

@@ -1,5 +1,6 @@
 """What each rule says to somebody who breaks it, and what it counts."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -103,6 +104,9 @@ def test_every_broken_rule_is_told_at_once_and_says_what_to_do() -> None:
     assert list(found) == ["max_gpus", "max_duration", "min_notice", "max_open_bookings", "priority"]
     assert found["max_gpus"].detail == ("Asked for: 2 GPUs; the limit is 1 at once (everybody). Ask for at most 1 GPU.")
     assert found["max_duration"].detail == "Asked for: 2 hours; the limit is 1 hour (everybody). Ask for less time."
+    long = replace(asked(), duration=timedelta(days=30, hours=4))
+    [_, length, *_] = check(long, policy, NOTHING_HELD, minute(0))
+    assert length.detail.startswith("Asked for: 30 days 4 hours; the limit is 1 hour (everybody).")
     assert found["min_notice"].possible_from == minute(180)
 
 
