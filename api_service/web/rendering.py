@@ -50,6 +50,7 @@ class Templates:
         self._environment.globals["has_asset"] = assets.has
         self._environment.globals["keys_of"] = keys_of
         self._environment.globals["queue_words"] = status_words.queue_words
+        self._environment.globals["subject_status"] = status_words.subject_status
         self._environment.filters["span"] = words.span
         self._environment.filters["with_code"] = words.with_code
         self._environment.filters["booking_status"] = status_words.booking_status

@@ -80,7 +80,7 @@ def _facts(job: Job) -> list[str]:
             if needed.state is DependencyState.OPEN
         ]
     elif job.status is JobStatus.QUEUED:
-        place = "waiting for its place" if job.queue_position is None else str(job.queue_position)
+        place = "not known yet" if job.queue_position is None else str(job.queue_position)
         start = start_words(job) or "no estimate"
         facts += [
             f"Place in {queue_words(job.gpu_type, job.booking_id, job.gpus)}: {place}.",
@@ -125,12 +125,15 @@ def _help(job: Job, types: Sequence[TypeSummary]) -> list[str]:
         case ReasonCode.ALLOCATED | ReasonCode.RUNNING:
             return _while_running(job)
         case ReasonCode.REQUEUED | ReasonCode.PREEMPTED:
-            return [f"It is tried again; what happened: gpu-dev events {job.id}"]
+            return [f"Nothing is needed: it starts again by itself. What happened: gpu-dev events {job.id}"]
         case ReasonCode.QUOTA_REACHED:
             return _over_quota(job)
         case ReasonCode.WAITING_FOR_JOBS:
             needed = next((one.job for one in job.after if one.state is DependencyState.OPEN), "ID")
-            return [f"What {needed} does: gpu-dev explain {needed}", f"Don't need it any more? gpu-dev cancel {job.id}"]
+            return [
+                f"See when {needed} ends: gpu-dev explain {needed}",
+                f"Don't need it any more? gpu-dev cancel {job.id}",
+            ]
         case _:
             return _after_end(job)
 
@@ -150,20 +153,24 @@ def _after_end(job: Job) -> list[str]:
     code = job.reason.code
     match code:
         case (
-            ReasonCode.COMPLETED | ReasonCode.COMMAND_FAILED | ReasonCode.KILLED_BY_SIGNAL | ReasonCode.ELEMENTS_FAILED
+            ReasonCode.COMPLETED
+            | ReasonCode.COMMAND_FAILED
+            | ReasonCode.KILLED_BY_SIGNAL
+            | ReasonCode.ELEMENTS_FAILED
+            | ReasonCode.OUT_OF_MEMORY
         ):
-            return [f"Its output: gpu-dev logs {job.id}"]
-        case ReasonCode.OUT_OF_MEMORY:
-            return [f"Its last output: gpu-dev logs {job.id}", "Submit it again with a smaller batch or more GPUs."]
+            less = ["Submit it again with a smaller batch or more GPUs."] if code is ReasonCode.OUT_OF_MEMORY else []
+            return [f"Its output: gpu-dev logs {job.id}", *less]
         case ReasonCode.CANCELLED_BY_USER | ReasonCode.CANCELLED_BY_ADMIN | ReasonCode.ELEMENTS_CANCELLED:
             return [f"The user and the time: gpu-dev events {job.id}"]
         case ReasonCode.DURATION_REACHED:
             return ["Submit it again with a longer --for, or extend it in time: gpu-dev extend ID --by 1h"]
         case ReasonCode.IMAGE_PULL_FAILED:
             return ["Check the image's name and tag, and that the cluster may pull it; then submit the job again."]
+        case ReasonCode.START_FAILED:
+            return [f"Submit it again, and change what stopped it: gpu-dev submit --again {job.id} OPTIONS"]
         case (
-            ReasonCode.START_FAILED
-            | ReasonCode.START_TIMEOUT
+            ReasonCode.START_TIMEOUT
             | ReasonCode.UNSCHEDULABLE
             | ReasonCode.POD_LOST
             | ReasonCode.POD_DELETED

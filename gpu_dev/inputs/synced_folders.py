@@ -41,7 +41,7 @@ class SyncedFolder:
         if job.array is not None:
             say(f"The elements of {job.id} have files of their own. For the first: gpu-dev fetch {job.id}.0 --to DIR")
             return True
-        from gpu_dev.sync.sending import bring_results
+        from gpu_dev.sync.sending import bring_results, brought
 
         into = self.root or Path.cwd()
         try:
@@ -49,7 +49,7 @@ class SyncedFolder:
         except ClientError as error:
             say(f"{error} Try again: {error.next_command or f'gpu-dev fetch {job.id}'}")
             return False
-        say(f"{count} files and folders of {job.id} are in {into}")
+        say(brought(count, job.id, into))
         return True
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 import socket
 import struct
 from collections.abc import AsyncIterator, Sequence
@@ -35,8 +36,8 @@ class Forward:
     remote: int
 
 
-def read_forward(text: str) -> Forward:
-    """Read `LOCAL:PORT`, or `PORT` for the same number on both sides. Raises UsageError."""
+def read_forward(text: str, job: str = "ID") -> Forward:
+    """Read `LOCAL:PORT`, or `PORT` for the same number on both sides. Raises UsageError, which names `job`."""
     numbers = [_port(part) for part in text.split(":")]
     match numbers:
         case [int() as port] if port:
@@ -44,8 +45,9 @@ def read_forward(text: str) -> Forward:
         case [int() as local, int() as remote] if remote:
             return Forward(local, remote)
     raise UsageError(
-        f"{text!r} names no ports. Write LOCAL:PORT, such as 8080:8888; 0:8888 takes any free local port.",
-        next_command="gpu-dev forward ID 8080:8888",
+        f"{text!r} names no ports, which are numbers up to {_LARGEST_PORT}. Write LOCAL:PORT, such as 8080:8888; "
+        "0:8888 takes any free local port.",
+        next_command=f"gpu-dev forward {shlex.quote(job)} 8080:8888",
     )
 
 

@@ -58,6 +58,13 @@ def bring_results(calls: FileCalls, job_id: str, into: Path) -> int:
     return len(entries)
 
 
+def brought(count: int, job_id: str, into: Path | str) -> str:
+    """What was written, in words."""
+    if not count:
+        return f"{job_id} has kept no files; its log says why."
+    return f"{count} {'file or folder' if count == 1 else 'files and folders'} of {job_id} written to {into}"
+
+
 def cache_folder() -> Path:
     """Where looks at folders are kept."""
     base = os.environ.get("XDG_CACHE_HOME")

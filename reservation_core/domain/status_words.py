@@ -22,6 +22,17 @@ def window_status(status: str) -> str:
     return _WINDOW_STATUSES.get(status, str(status))
 
 
+def subject_status(subject: str | None, status: str) -> str:
+    """The status of a job, a booking or a maintenance window in words, by the id that it is about."""
+    match (subject or "").partition("-")[0]:
+        case "bkg":
+            return booking_status(status, mine=False)
+        case "mnt":
+            return window_status(status)
+        case _:
+            return status
+
+
 def queue_words(gpu_type: str | None, booking_id: str | None = None, gpus: int = 1) -> str:
     """The queue that a place counts in: jobs that ask for the same type or for no GPU, or run in the same booking."""
     if gpus == 0:

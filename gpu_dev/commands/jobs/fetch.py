@@ -18,9 +18,9 @@ def fetch(
     to: Annotated[str, typer.Option("--to", metavar="DIR", help="The folder to write into.")] = ".",
 ) -> None:
     """Bring back the files that a job has kept by `--fetch`. Files of the same names are replaced."""
-    from gpu_dev.sync.sending import bring_results
+    from gpu_dev.sync.sending import bring_results, brought
 
     with client_for(ctx) as client:
         job_id = whole_id(client, job)
         count = bring_results(client.files, job_id, Path(to).resolve())
-    put(f"{count} files and folders of {job_id} are in {to}\n")
+    put(f"{brought(count, job_id, to)}\n")

@@ -52,12 +52,16 @@ def logs(
             chunks = client.log(job.id, timestamps=timestamps, attempt=attempt)
         # To a file or a pipe it goes as it is; a terminal obeys what is in it, whoever's job it was.
         shown = ProgramOutput() if sys.stdout.isatty() else None
+        printed = False
         for chunk in chunks:
+            printed = printed or bool(chunk)
             sys.stdout.buffer.write(chunk if shown is None else shown.take(chunk))
             sys.stdout.buffer.flush()
         if shown is not None:
             sys.stdout.buffer.write(shown.rest())
             sys.stdout.buffer.flush()
+        if not printed and not follow and job.started_at is None and has_ended(job):
+            say(f"{job.id} has no output: it never started. Why: gpu-dev explain {job.id}")
         if follow and has_ended(job := client.job(job.id)):
             say_use(client, job)
 

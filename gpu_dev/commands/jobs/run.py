@@ -241,7 +241,7 @@ def _run(
 def _require_command(request: JobSubmit) -> None:
     if not request.workload.command:
         raise UsageError(
-            "No command is given. Write it after `--`; to only hold GPUs, use `gpu-dev submit`.",
+            "No command is given. Write it after `--`. A session, which has none, begins with `gpu-dev dev`.",
             next_command=_RUN_EXAMPLE,
         )
 

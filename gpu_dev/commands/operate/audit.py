@@ -23,7 +23,7 @@ from gpu_dev.terminal import Rendered, put, say
 from gpu_dev.wire.audit_log import ChainLineOut as SentLine
 from gpu_dev.wire.audit_log import EventOut
 from reservation_core.domain.history.audit_chain import AuditedEvent, ChainCheck, ChainLine, MissingEvent, exact
-from reservation_core.domain.status_words import booking_status, window_status
+from reservation_core.domain.status_words import subject_status
 
 app = typer.Typer(add_completion=False)
 _LONGEST_LINE = 16 * 2**20
@@ -32,12 +32,7 @@ _NOTED = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
 
 def _became(event: EventOut) -> str:
     def words(status: str | None) -> str:
-        subject = event.subject or ""
-        if status is None:
-            return "-"
-        if subject.startswith("bkg-"):
-            return booking_status(status, mine=False)
-        return window_status(status) if subject.startswith("mnt-") else status
+        return "-" if status is None else subject_status(event.subject, status)
 
     return "" if event.before == event.after else f"{words(event.before)} -> {words(event.after)}"
 

@@ -37,7 +37,7 @@ def forward(
     """
     from gpu_dev.sessions.forwarding import forward_ports, read_forward
 
-    forwards = [read_forward(text) for text in ports]
+    forwards = [read_forward(text, job_id) for text in ports]
     with client_for(ctx) as client:
         whole = running_id(client, job_id)
         forward_ports(client.sessions, whole, forwards, rank)

@@ -184,7 +184,7 @@ def test_people_and_tokens(system: System) -> None:
     unasked = system.cli("users", "disable", "carol", who="admin")
     assert (unasked.returncode, "try: gpu-dev users disable carol --yes" in unasked.stderr) == (2, True)
     ended = system.cli("users", "disable", "carol", "--yes", who="admin")
-    assert (ended.returncode, ended.stdout) == (0, "carol disabled; cancelled: 0\n")
+    assert (ended.returncode, ended.stdout) == (0, "carol is disabled\n")
 
 
 def test_who_is_disabled_leaves_what_is_listed_and_one_command_ends_it(system: System) -> None:
@@ -202,7 +202,7 @@ def test_who_is_disabled_leaves_what_is_listed_and_one_command_ends_it(system: S
     unasked = system.cli("users", "disable", "dora", "--end", who="admin")
     assert (unasked.returncode, "--yes" in unasked.stderr) == (2, True)
     ended = system.cli("users", "disable", "dora", "--end", "--yes", who="admin")
-    assert (ended.returncode, ended.stdout) == (0, "dora disabled; cancelled: 1\n")
+    assert (ended.returncode, ended.stdout) == (0, "dora is disabled; waiting jobs and requests cancelled: 1\n")
 
 
 def test_what_waits_is_not_cancelled_with_a_user_without_a_word(system: System) -> None:

@@ -53,7 +53,7 @@ def test_a_waiting_job_says_its_place_its_reason_and_its_start() -> None:
 def test_a_job_without_a_place_says_that_it_waits_for_one() -> None:
     job = a_job(queue_position=None, estimated_start_at=None)
     assert waiting_line(job).startswith("waiting for its place (")
-    assert "Place in the queue for h100: waiting for its place." in as_text(explain(job, []))
+    assert "Place in the queue for h100: not known yet." in as_text(explain(job, []))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import html
 import re
+from datetime import timedelta
 
 import httpx
 import pytest
@@ -212,3 +213,14 @@ async def test_a_node_of_just_that_name_is_shown_alone_and_a_search_is_kept(
     done = await admin.send("/admin/nodes/gpu-1/cordon", reason="a fan is loud", next=back)
     assert done.headers["location"] == back
     assert f'name="next" value="{back}"' in (await admin.get(back)).partition("</main>")[0]
+
+
+async def test_statuses_of_windows_are_words_in_the_audit_log(
+    browsing: SignedIn, root: httpx.AsyncClient, runtime: Runtime
+) -> None:
+    await add_nodes(runtime, node1=("h100", 4))
+    start = (runtime.clock.now() + timedelta(days=1)).isoformat()
+    made = await root.post("/v1/maintenance", json={"nodes": ["node1"], "start": start, "duration": "PT2H"})
+    assert made.status_code == 201, made.text
+    page = words(await (await browsing("root")).get("/admin/audit?kind=maintenance_planned"))
+    assert "maintenance_planned → planned" in page

@@ -40,7 +40,7 @@ def test_jobs_run_one_after_another(system: System) -> None:
     assert f"ok:{first} (running)" in system.cli("show", second).stdout
     explained = system.cli("explain", second).stdout
     assert f"{first} is running now." in explained
-    assert f"What {first} does: gpu-dev explain {first}" in explained
+    assert f"See when {first} ends: gpu-dev explain {first}" in explained
     assert "waiting_for_jobs" in system.cli("queue").stdout
     ran = system.cli("cancel", first)
     assert ran.returncode == 0, ran.stderr
@@ -60,6 +60,11 @@ def test_run_follows_a_job_that_waits(system: System) -> None:
     given_up = system.cli("run", "-g", "1", "-d", "5m", "--after", failed, "--", "true")
     assert given_up.returncode == 1
     assert "dependency_failed" in given_up.stderr
+    never = system.cli("submit", "-g", "1", "-d", "5m", "--after", failed, "--", "true")
+    assert f"{failed} has failed, so this job can never start." in " ".join(never.stderr.split())
+    unheard = system.cli("logs", ended(system, never.stdout.strip())["id"])
+    assert (unheard.returncode, unheard.stdout) == (0, "")
+    assert "has no output: it never started." in unheard.stderr
 
 
 def test_verdicts_say_what_a_job_would_wait_for(system: System) -> None:
