@@ -18,6 +18,7 @@ from gpu_dev.watching import watch
 app = typer.Typer(add_completion=False)
 _DEAD_SUFFIX = "_dlq"
 _NO_PLACE = 2**63
+_CUT = "\nOnly the first {} by priority and arrival are shown, and others may start before them; more with --limit.\n"
 _OF_NOBODY = View(QUEUE.name, QUEUE.columns, empty="No job waits.")
 
 
@@ -55,7 +56,8 @@ def queue(
                     f"{one.jobs} {'job' if one.jobs == 1 else 'jobs'} for {wanted_in_words(one.gpus, one.gpu_type)}"
                     for one in page.totals
                 )
-                text = Rendered(text + place_note(page.items, output) + harmless(f"\nIn the queue: {words}\n"))
+                cut = _CUT.format(len(page.items)) if page.next_cursor is not None else ""
+                text = Rendered(text + place_note(page.items, output) + harmless(f"{cut}\nIn the queue: {words}\n"))
             return text, False
 
         watch(client, render, again=again)

@@ -103,6 +103,9 @@ def test_who_waits_is_told_why_and_can_leave(system: System) -> None:
     smaller = system.cli("submit", "-g", "1", "-d", "30m", "--", "true").stdout.strip()
     places = [("1", smaller), ("2", waiting), ("3", timed.stdout.strip())]
     eventually_sync(lambda: re.findall(r"^ *(\d+)  (job-\w+)", system.cli("queue").stdout, re.MULTILINE) == places)
+    cut = system.cli("queue", "--limit", "2").stdout
+    assert "Only the first 2 by priority and arrival are shown, and others may start before them; more" in cut
+    assert "more with --limit" not in system.cli("queue", "--limit", "3").stdout
     assert system.cli("cancel", smaller).returncode == 0
     queue = json.loads(system.cli("queue", "-o", "json").stdout)
     assert [one["id"] for one in queue["items"]] == [waiting, timed.stdout.strip()]

@@ -116,6 +116,9 @@ async def test_a_long_line_comes_in_pages(browsing: SignedIn, alice: httpx.Async
     browser = await browsing("alice")
     page = await browser.get("/queue")
     assert page.count('<tr id="job-') == 50
+    assert "by priority and arrival; small jobs may start first: sort by place" in words(page)
+    assert '<a href="/queue?sort=place">sort by place</a>' in page
+    assert "by priority and arrival" not in words(await browser.get("/queue?sort=place"))
     cursor = page.partition('href="/queue?cursor=')[2].partition('"')[0]
     assert cursor
     part = await browser.client.get(f"/queue?cursor={cursor}", headers={"HX-Request": "true"})
