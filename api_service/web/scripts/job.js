@@ -32,7 +32,7 @@ class LogStream {
     source.addEventListener("end", () => {
       this.#ended = true;
       this.silence();
-      if (this.view.isEmpty) this.state.textContent = "It printed nothing.";
+      if (this.view.isEmpty) this.state.textContent = this.state.dataset.nothing ?? "It printed nothing.";
     });
     source.addEventListener("open", () => {
       this.state.textContent = this.#before ?? this.state.textContent;

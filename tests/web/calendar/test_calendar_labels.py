@@ -13,7 +13,8 @@ from tests.web.conftest import People, Screenshot
 from tests.web.layout import assert_apart
 from tests.web.web_system import WebSystem
 
-SETTINGS = {"GPU_DEV_LOCAL_GPUS": "titan=h100:4;titus=h100:4;rhea=a100:2"}
+SETTINGS = {"GPU_DEV_LOCAL_GPUS": "titan=h100:4;titus=h100:4;rhea-rack01-node07.hpc.example.org=a100:2"}
+RHEA = "rhea-rack01-node07.hpc.example.org"
 BOOKINGS = 220
 FIRST = day(60)
 TITLES = (
@@ -61,6 +62,13 @@ _ON_SLOTS = """() => {
 }"""
 
 
+# The names of rows that are cut, or that stand beyond their row.
+_CUT_NAMES = """() => [...document.querySelectorAll("#calendar .row-title")].filter((name) => {
+  const [shown, head] = [name, name.closest(".ec-row-head")].map((part) => part.getBoundingClientRect());
+  return name.scrollWidth > name.clientWidth + 1 || shown.top < head.top - 1 || shown.bottom > head.bottom + 1;
+}).map((name) => name.innerText)"""
+
+
 @pytest.fixture(scope="module", autouse=True)
 def bookings(system: WebSystem) -> int:
     """As many of three people as fit into the week."""
@@ -72,7 +80,7 @@ def bookings(system: WebSystem) -> int:
         hours = chance.choice(HOURS)
         body = {
             "gpus": chance.choice((1, 1, 1, 2)),
-            "node": chance.choice(("titan", "titus", "rhea")),
+            "node": chance.choice(("titan", "titus", RHEA)),
             "start": (FIRST + timedelta(minutes=30 * chance.randrange(2 * (168 - hours)))).isoformat(),
             "duration": 3600 * hours,
             "title": chance.choice(TITLES),
@@ -118,12 +126,21 @@ async def test_no_label_is_cut(people: People, screenshot: Screenshot, bookings:
 
 
 @pytest.mark.parametrize("size", SIZES, ids=("desktop", "phone"))
+async def test_no_name_of_a_node_is_cut(people: People, size: tuple[int, int]) -> None:
+    page = (await people("alice", viewport={"width": size[0], "height": size[1]})).page
+    for by, name in (("node", "rhea-rack01-node07"), ("card", "rhea-rack01-node07 / 1")):
+        await opened(page, f"view=week&by={by}")
+        await expect(page.locator("#calendar .row-title", has_text=name)).to_be_visible()
+        assert await page.evaluate(_CUT_NAMES) == []
+
+
+@pytest.mark.parametrize("size", SIZES, ids=("desktop", "phone"))
 async def test_a_label_stands_on_no_slot_that_was_found(
     people: People, system: WebSystem, size: tuple[int, int]
 ) -> None:
     """The best slot begins where the booking ends: beside it is no room for its label, but before it there is."""
     start = (datetime.now(UTC) + timedelta(hours=2)).replace(minute=0, second=0, microsecond=0)
-    body = {"gpus": 2, "node": "rhea", "start": start.isoformat(), "duration": 1800, "title": "ablation"}
+    body = {"gpus": 2, "node": RHEA, "start": start.isoformat(), "duration": 1800, "title": "ablation"}
     booking = system.rest("alice").post("/v1/bookings", json=body).raise_for_status().json()
     page = (await people("alice", viewport={"width": size[0], "height": size[1]})).page
     found: list[Any] = []
@@ -156,4 +173,4 @@ async def test_all_of_them_are_in_the_cards(people: People, bookings: int) -> No
     short = page.locator("#calendar .ec-event.mine:not(.merged) .ec-event-title").first
     await short.focus()
     await expect(card).to_contain_text("Your booking")
-    await expect(card).to_contain_text("on rhea: GPU")
+    await expect(card).to_contain_text(f"on {RHEA}: GPU")

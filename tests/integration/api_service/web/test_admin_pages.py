@@ -10,6 +10,7 @@ import pytest
 from api_service.web.page_list import WEB_ROUTES
 from api_service.web.routes.admin import audit
 from api_service.web.routing import PageAccess
+from reservation_core.domain.time_words import rfc3339
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.bookings.calendars import add_nodes
 from tests.integration.api_service.callers import People
@@ -219,8 +220,10 @@ async def test_statuses_of_windows_are_words_in_the_audit_log(
     browsing: SignedIn, root: httpx.AsyncClient, runtime: Runtime
 ) -> None:
     await add_nodes(runtime, node1=("h100", 4))
-    start = (runtime.clock.now() + timedelta(days=1)).isoformat()
-    made = await root.post("/v1/maintenance", json={"nodes": ["node1"], "start": start, "duration": "PT2H"})
+    start = rfc3339(runtime.clock.now() + timedelta(days=1))
+    made = await root.post(
+        "/v1/maintenance", json={"nodes": ["node1"], "start": start, "duration": "PT2H", "reason": "new fans"}
+    )
     assert made.status_code == 201, made.text
     page = words(await (await browsing("root")).get("/admin/audit?kind=maintenance_planned"))
     assert "maintenance_planned → planned" in page

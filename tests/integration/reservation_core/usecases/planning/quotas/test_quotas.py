@@ -38,7 +38,7 @@ async def test_over_ones_quota_one_waits_aside_and_others_pass(bookings: Booking
     view = await world.view(mine[2])
     assert view.reservation.reason.code is ReasonCode.QUOTA_REACHED
     assert view.reservation.reason.detail.startswith(
-        "Asked for: 1 GPU while ann holds 2 at that time; the limit is 2 at once"
+        "Asked for: 1 GPU while alice holds 2 at that time; the limit is 2 at once"
     )
     assert view.queue_position == 1
     # There is a card for it, but her quota is used until then.
