@@ -15,6 +15,7 @@ _MOST_BYTES = 1024 * 1024
 _SITES = {"github": "https://github.com/{}.keys", "gitlab": "https://gitlab.com/{}.keys"}
 _ACCOUNT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _PATIENCE_S = 15
+_ERRNO = re.compile(r"\[Errno -?\d+\] ")
 _MAKE_ONE = "ssh-keygen -t ed25519"
 
 
@@ -80,7 +81,7 @@ def _fetched(address: str) -> str:
         answer = httpx.get(address, timeout=_PATIENCE_S, follow_redirects=True)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise UnreachableError(
-            f"{address} can't be reached from this machine: {error}. Import the keys from a file instead.",
+            f"{address} can't be reached from this machine ({_ERRNO.sub('', str(error))}). Import the keys from a file.",
             next_command="gpu-dev keys import FILE",
         ) from error
     if answer.status_code == httpx.codes.NOT_FOUND:

@@ -20,6 +20,9 @@ def cp(
         str, typer.Argument(metavar="TARGET", help="Where to; a folder that exists is copied into, as with `cp -r`.")
     ],
     rank: Annotated[int, typer.Option(min=0, help="The node of a job on several nodes, counted from 0.")] = 0,
+    recursive: Annotated[
+        bool, typer.Option("--recursive", "-r", hidden=True, help="Folders are copied whole.")
+    ] = False,
 ) -> None:
     """Copy files and folders into a running job or out of it, with their modes and times.
 
@@ -27,6 +30,7 @@ def cp(
 
     The job's image needs `sh` and `tar`.
     """
+    del recursive  # cp and scp need it for folders
     from gpu_dev.sessions.endings import exit_code_after
     from gpu_dev.sessions.files.copying import copy_in, copy_out
 

@@ -45,7 +45,7 @@ def test_keys_are_added_imported_and_removed(system: System, tmp_path: Path) -> 
 
 def test_sources_without_keys_are_told_apart(system: System) -> None:
     for source, code, said in (
-        ("http://127.0.0.1:1/ada.keys", 5, "can't be reached from this machine"),
+        ("http://127.0.0.1:1/ada.keys", 5, "can't be reached from this machine (Connection refused)"),
         ("github:not/a/name", 2, "is not an account's name"),
         ("no-such-file", 2, "can't be read"),
         ("-", 3, "has no public keys"),

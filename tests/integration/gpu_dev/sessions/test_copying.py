@@ -51,7 +51,7 @@ def contents(top: Path) -> dict[str, tuple[str, int, bytes]]:
 
 def test_a_folder_there_and_back(ann: Person, tree: Path, tmp_path: Path) -> None:
     there, back = tmp_path / "there", tmp_path / "back"
-    done = ann.run("cp", str(tree), f"{JOB}:{there}")
+    done = ann.run("cp", "-r", str(tree), f"{JOB}:{there}")
     assert done.returncode == 0, done.stderr
     assert b"pipe is skipped" in done.stderr
     assert contents(there) == contents(tree)
