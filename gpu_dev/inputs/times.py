@@ -79,12 +79,11 @@ def parse_time(text: str, now: datetime, zone: str | None, *, whole_days: bool =
 
 def _fault_of(text: str, lowered: str) -> str:
     """Why it is not a time."""
-    date = _DATE.match(lowered)
-    try:
-        if date is not None:
+    if (date := _DATE.match(lowered)) is not None:
+        try:
             datetime.fromisoformat(date[0])
-    except ValueError:
-        return f"There is no day {date[0]} in the calendar."
+        except ValueError:
+            return f"There is no day {date[0]} in the calendar."
     return f"{text!r} is not a time."
 
 

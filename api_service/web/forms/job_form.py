@@ -128,7 +128,7 @@ def _number(form: Form, name: str, body: dict[str, Any], wrong: dict[str, str]) 
     if value is None:
         return
     digits = value.removeprefix("-")
-    if digits.isascii() and digits.isdecimal() and len(digits) <= 9:
+    if digits.isascii() and digits.isdecimal() and len(digits) <= 9 and (digits == value or name == "priority"):
         body[name] = int(value)
     else:
         wrong[name] = "Write a whole number, such as 1."

@@ -58,7 +58,8 @@ def judged(
         broken = [rule for rule in check(typed, policy, usage, now) if rule.code not in known]
         earliest = None if everywhere else possible_from(typed, policy, usage, now)
         verdicts.append(TypeVerdict(gpu_type, tuple(_in_order([*broken, *everywhere])), earliest))
-    return min(verdicts, key=lambda verdict: (len(verdict.broken), verdict.possible_from or _NEVER))
+    named = policy.gpu_types  # of several as good, one that only the rules for all types limit: those are what is said
+    return min(verdicts, key=lambda one: (len(one.broken), one.possible_from or _NEVER, one.gpu_type in named))
 
 
 def _verdicts(request: RuleRequest, policy: Policy, now: datetime) -> list[tuple[str | None, list[RuleBreach]]]:

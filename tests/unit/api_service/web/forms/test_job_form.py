@@ -74,6 +74,11 @@ def test_every_field_that_cannot_be_read_is_named() -> None:
     found = typed(gpus="two", duration="later", env="no equals sign", nodes="1e3")
     assert set(found.wrong) == {"gpus", "duration", "env", "nodes"}
     assert set(typed().wrong) == {"gpus", "duration"}
+    assert set(typed(gpus="-1", nodes="-2", retries="-3", priority="-4", duration="1h").wrong) == {
+        "gpus",
+        "nodes",
+        "retries",
+    }
     assert set(typed(gpus="1", duration="0m", env="A=1\nA=2").wrong) == {"duration", "env"}
 
 
