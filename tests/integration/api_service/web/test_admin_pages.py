@@ -2,7 +2,6 @@
 
 import html
 import re
-from datetime import timedelta
 
 import httpx
 import pytest
@@ -12,7 +11,7 @@ from api_service.web.routes.admin import audit
 from api_service.web.routing import PageAccess
 from reservation_core.domain.time_words import rfc3339
 from reservation_core.runtime.wiring import Runtime
-from tests.integration.api_service.bookings.calendars import add_nodes
+from tests.integration.api_service.bookings.calendars import add_nodes, at
 from tests.integration.api_service.callers import People
 from tests.integration.api_service.web.browsing import words
 from tests.integration.api_service.web.conftest import SignedIn
@@ -220,9 +219,8 @@ async def test_statuses_of_windows_are_words_in_the_audit_log(
     browsing: SignedIn, root: httpx.AsyncClient, runtime: Runtime
 ) -> None:
     await add_nodes(runtime, node1=("h100", 4))
-    start = rfc3339(runtime.clock.now() + timedelta(days=1))
     made = await root.post(
-        "/v1/maintenance", json={"nodes": ["node1"], "start": start, "duration": "PT2H", "reason": "new fans"}
+        "/v1/maintenance", json={"nodes": ["node1"], "start": rfc3339(at(30)), "duration": "PT2H", "reason": "new fans"}
     )
     assert made.status_code == 201, made.text
     page = words(await (await browsing("root")).get("/admin/audit?kind=maintenance_planned"))
