@@ -23,6 +23,7 @@ _SLOT = re.compile(r"(?:(?P<day>.*\S) )?(?P<start>\d[\d:]* ?(?:am|pm)?) ?[-–] 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _DATED_SLOT = re.compile(r"\d{4}-\d{2}-\d{2} \d{1,2}(?::\d{2})?-\d{2}:\d{2}", re.ASCII)
 _WITH_OFFSET = re.compile(r"\d{4}-\d{2}-\d{2}.*(?:[zZ]|[+-](?:0\d|1[0-4]):?\d{2})")
+_AT = re.compile(r" at (?=\d)", re.IGNORECASE | re.ASCII)
 _LOCALTIME = Path("/etc/localtime")
 FORMS = 'Write it as "2030-01-31 09:00", "tomorrow 9am", "mon 14:30", 09:00, now or "in 2h".'
 _PAST_FORMS = 'Write it as "2030-01-31 09:00", "yesterday 9am", "mon 14:30", 09:00, now or "3d ago".'
@@ -57,7 +58,7 @@ def parse_time(text: str, now: datetime, zone: str | None, *, whole_days: bool =
     `now` (aware) is what relative times count from; a clock time alone is its next occurrence. Without `zone` a local
     time gets this machine's offset. With `whole_days` a day alone is its beginning. Raises UsageError.
     """
-    wanted = " ".join(text.split())
+    wanted = _AT.sub(" ", " ".join(text.split()))
     if len(wanted) > 10 and _WITH_OFFSET.fullmatch(wanted):
         return wanted.replace(" ", "T", 1)
     here = now.astimezone(_zone(zone))

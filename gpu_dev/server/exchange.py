@@ -241,7 +241,7 @@ class Exchange:
 
     def _needed_token(self) -> str:
         if self._token is None:
-            raise NotLoggedInError(f"There is no token for {self.server}.", next_command="gpu-dev login")
+            raise NotLoggedInError(f"There is no token for {self.server}.", next_command=f"gpu-dev login {self.server}")
         return self._token
 
     def _renewed(self, refused: str | None) -> bool:

@@ -47,7 +47,7 @@ def usage(
     ] = None,
     output: Annotated[UsageFormat, typer.Option("--output", "-o", help="Output format.")] = UsageFormat.TABLE,
 ) -> None:
-    """Show GPU-hours held, used, idle and wasted: your own; administrators see all users'."""
+    """Show GPU-hours held, used, idle and wasted: your own; administrators see those of all users."""
     if step is not None and output is UsageFormat.CSV:
         raise UsageError("CSV has no steps. Leave out --step, or choose -o table, json or yaml.")
     since, until = parse_period(start, end, local_now(), zone_name(zone), past=True)

@@ -46,7 +46,7 @@ def list_jobs(
     output: Output = Format.TABLE,
     again: Watch = False,
 ) -> None:
-    """List the jobs that wait or run, newest first; administrators see all users'."""
+    """List the jobs that wait or run, newest first; administrators see those of all users."""
     if array is not None and (shared or user is not None):
         raise UsageError("--elements lists one array. Leave --shared and --user out.")
     wanted = frozenset(status) if status else (frozenset() if all_ or array is not None else _OPEN)

@@ -19,7 +19,7 @@ class Shell(StrEnum):
 
 
 @app.command()
-def completion(shell: Annotated[Shell, typer.Argument(help="The shell.")]) -> None:
+def completion(shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="The shell.")]) -> None:
     """Print the completion script of a shell, such as for ~/.bashrc:  source <(gpu-dev completion bash)"""
     sys.stdout.flush()
     # The script is made by the same code that the shell will ask later, which is reached through this variable.

@@ -1,5 +1,6 @@
 """`disk create|list|show|resize|rename|delete|restore|give|snapshot|delete-snapshot|clone`."""
 
+from dataclasses import replace
 from itertools import islice
 from typing import Annotated
 
@@ -44,6 +45,7 @@ _COLUMNS = (
 _DISK: View[DiskOut] = View(
     name=lambda disk: disk.name, columns=_COLUMNS, empty="No disks. Create one: gpu-dev disk create NAME --size 100Gi"
 )
+_DELETED = replace(_DISK, empty="No deleted disk can be restored.")
 _DETAILS: View[DiskOut] = View(
     name=lambda disk: disk.name,
     columns=(
@@ -83,7 +85,8 @@ def list_disks(
 ) -> None:
     """List your disks, with the jobs that have them."""
     with client_for(ctx) as client:
-        put(show_list(list(islice(client.disks.disks(deleted=deleted, user=user), _MOST)), _DISK, output))
+        view = _DELETED if deleted else _DISK
+        put(show_list(list(islice(client.disks.disks(deleted=deleted, user=user), _MOST)), view, output))
 
 
 @app.command()

@@ -38,7 +38,7 @@ _KEY: View[SshKeyOut] = View(
 
 @app.command("list")
 def list_keys(ctx: typer.Context, output: Output = Format.TABLE) -> None:
-    """List your SSH keys; administrators see all users'."""
+    """List your SSH keys; administrators see those of all users."""
     with client_for(ctx) as client:
         put(show_list(list(islice(client.keys.keys(), _MOST)), _KEY, output))
 

@@ -51,7 +51,7 @@ def targets(ctx: typer.Context, output: Output = Format.TABLE) -> None:
 @app.command()
 def add(
     ctx: typer.Context,
-    channel: Annotated[NoticeChannel, typer.Argument(help="By which channel.")],
+    channel: Annotated[NoticeChannel, typer.Argument(metavar="CHANNEL", help="By which channel.")],
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="An e-mail address, or a webhook's https address.")],
     name: Annotated[str | None, typer.Option(help="A name for it.")] = None,
     output: Annotated[Format | None, typer.Option("--output", "-o", help="Output format.")] = None,

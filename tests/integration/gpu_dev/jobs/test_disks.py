@@ -51,6 +51,7 @@ def test_a_deleted_disk_can_be_restored(system: System) -> None:
     deleted = system.cli("disk", "delete", "data")
     assert deleted.returncode == 0, deleted.stderr
     assert system.cli("disk", "list").stdout.startswith("No disks.")
+    assert system.cli("disk", "list", "--deleted", who="bob").stdout == "No deleted disk can be restored.\n"
     assert "You have no disk data" in system.cli(*RUN, "--disk", "data", "--", "true").stderr
     assert "data" in system.cli("disk", "list", "--deleted").stdout
     restored = system.cli("disk", "restore", "data")

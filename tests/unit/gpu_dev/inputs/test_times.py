@@ -171,6 +171,8 @@ def test_a_weekday_to_look_back_at_is_the_last_one(typed: str, meant: str) -> No
 
 def test_a_day_that_was_is_a_time_and_one_that_is_not_is_named() -> None:
     assert parse_time("yesterday 9am", NOW, STOCKHOLM) == "2026-11-20T09:00"
+    assert parse_time("Tomorrow at 9", NOW, STOCKHOLM) == "2026-11-22T09:00"
+    assert parse_time("mon at 14:30", NOW, STOCKHOLM) == "2026-11-23T14:30"
     begin, _ = parse_period("yesterday", None, NOW, STOCKHOLM)
     assert begin == datetime.fromisoformat("2026-11-20T00:00+01:00")
     for text in ("2026-11-31 09:00", "2026-13-01"):

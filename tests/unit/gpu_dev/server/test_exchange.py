@@ -263,7 +263,7 @@ def test_without_a_token_nothing_is_sent() -> None:
     exchange = Exchange(Connection("http://server.test", None), transport=httpx.MockTransport(handler))
     with pytest.raises(NotLoggedInError) as caught:
         GpuDevClient(exchange).job("job-7f3k9q2m")
-    assert caught.value.next_command == "gpu-dev login"
+    assert caught.value.next_command == "gpu-dev login http://server.test"
 
 
 def test_lists_are_read_page_by_page_as_they_are_used() -> None:
