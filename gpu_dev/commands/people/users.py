@@ -67,7 +67,8 @@ def disable(
             question = f"Disable {name}? Their tokens stop working; {cancelled}{ended}."
             confirmed(question, yes=yes)
         found = client.disable_user(name, end=end)
-    cancelled = f"; waiting jobs and requests cancelled: {found.cancelled}" if found.cancelled else ""
+    what = "jobs, bookings and requests" if end else "waiting jobs and requests"
+    cancelled = f"; {what} cancelled: {found.cancelled}" if found.cancelled else ""
     put(f"{name} is disabled{cancelled}\n")
     if found.left_in_all:
         put(f"Left: {found.left_in_all}\n")

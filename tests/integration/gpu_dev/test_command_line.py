@@ -205,7 +205,7 @@ def test_who_is_disabled_leaves_what_is_listed_and_one_command_ends_it(system: S
     unasked = system.cli("users", "disable", "dora", "--end", who="admin")
     assert (unasked.returncode, "--yes" in unasked.stderr) == (2, True)
     ended = system.cli("users", "disable", "dora", "--end", "--yes", who="admin")
-    assert (ended.returncode, ended.stdout) == (0, "dora is disabled; waiting jobs and requests cancelled: 1\n")
+    assert (ended.returncode, ended.stdout) == (0, "dora is disabled; jobs, bookings and requests cancelled: 1\n")
 
 
 def test_what_waits_is_not_cancelled_with_a_user_without_a_word(system: System) -> None:
@@ -219,7 +219,7 @@ def test_what_waits_is_not_cancelled_with_a_user_without_a_word(system: System) 
     waiting = json.loads(system.cli("list", "-o", "json", GPU_DEV_TOKEN=token).stdout)["items"]
     assert [job["status"] for job in waiting] == ["queued"] * 2
     done = system.cli("users", "disable", "emil", "--yes", who="admin")
-    assert (done.returncode, done.stdout) == (0, "emil disabled; cancelled: 2\n")
+    assert (done.returncode, done.stdout) == (0, "emil is disabled; waiting jobs and requests cancelled: 2\n")
 
 
 def test_a_name_stands_for_ones_own_job(system: System) -> None:
