@@ -167,7 +167,8 @@ async def own_secrets(visit: Visit) -> list[SecretOut]:
 
 async def _rules(visit: Visit) -> list[tuple[str, list[RuleText]]]:
     """The rules that hold for the visitor, the most specific first: of whom they are, and what they say."""
-    user, mine = visit.principal.user, set[str | None]({None})
+    user = visit.principal.user
+    mine: set[str | None] = {None}
     stored = await visit.rest.all(Page[RuleOut], "/v1/policy")
     if any(rule.project is not None for rule in stored):
         projects = await visit.rest.all(Page[ProjectOut], "/v1/projects")
