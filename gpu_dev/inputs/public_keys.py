@@ -81,7 +81,7 @@ def _fetched(address: str) -> str:
         answer = httpx.get(address, timeout=_PATIENCE_S, follow_redirects=True)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise UnreachableError(
-            f"{address} can't be reached from this machine ({_ERRNO.sub('', str(error))}). Import the keys from a file.",
+            f"{address} can't be reached from this machine ({_ERRNO.sub('', str(error))}). Import them from a file.",
             next_command="gpu-dev keys import FILE",
         ) from error
     if answer.status_code == httpx.codes.NOT_FOUND:

@@ -21,7 +21,7 @@ def cp(
     ],
     rank: Annotated[int, typer.Option(min=0, help="The node of a job on several nodes, counted from 0.")] = 0,
     recursive: Annotated[
-        bool, typer.Option("--recursive", "-r", hidden=True, help="Folders are copied whole.")
+        bool, typer.Option("--recursive", "-r", help="As with cp; folders are copied whole without it, too.")
     ] = False,
 ) -> None:
     """Copy files and folders into a running job or out of it, with their modes and times.
