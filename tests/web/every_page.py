@@ -61,13 +61,12 @@ def make_things(system: WebSystem) -> dict[str, str]:
     made("/v1/disks/data/snapshots", {"name": "first"})
     root.delete("/v1/disks/old").raise_for_status()
     root.put("/v1/projects/vision/members/alice").raise_for_status()
-    root.put("/v1/secrets/HF_TOKEN", json={"value": "hf_0"}).raise_for_status()
     window = made("/v1/maintenance", {"node": "rhea", "start": tomorrow(72), "end": tomorrow(80), "reason": "new fans"})
     tokens = root.get("/v1/tokens").raise_for_status().json()["items"]
     return {
         "job_id": runs, "booking_id": booking["id"], "project": "vision", "user": "alice", "name": "alice",
         "scope": "default", "node": "titan", "window": window["id"], "token": tokens[-1]["id"], "over": over,
-        "disk": "data", "snapshot": "first", "secret": "HF_TOKEN",
+        "disk": "data", "snapshot": "first",
     }  # fmt: skip
 
 
