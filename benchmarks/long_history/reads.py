@@ -118,6 +118,7 @@ def _planner(now: datetime) -> dict[str, list[Values]]:
         "waiting_of": [{"ids": ["job-w00000001", "job-h000000004"]}],
         "waiting_windows": [{"limit": 100}],
         "waiting_apart": [{}],
+        "waiting_dependants": [{"limit": 10_000}],
         "waiting_without_slot": [{"limit": 100}],
         "last_with_slot": [{"limit": 100}],
         "others_with_slot": [{"limit": 20_000}],

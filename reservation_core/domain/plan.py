@@ -32,6 +32,17 @@ class Asker(NamedTuple):
     gpu_type: str
 
 
+class Need(NamedTuple):
+    """A job that another one waits for: until its end, or (`by_start`) until its pods run.
+
+    `beside`: how long its pods may take to run once it has GPUs, in microseconds.
+    """
+
+    job: str
+    by_start: bool
+    beside: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """A job in the queue: `gpus` GPUs on each of `nodes` distinct nodes, all of one type (`gpu_type` None: of any).
@@ -41,6 +52,8 @@ class Waiting:
     `promised_at` is its promised start, if it has one; both are microseconds since 1970, UTC. `version` is the row's
     when it was read; a plan is void once that changes. `avoid_nodes` are those where its pods could not start: they are
     used only if no others could ever run it. With a `share` it asks for CPUs or memory of each node.
+
+    With `needs` it can't start yet: it waits for these jobs, or (if they are none) to be released. None: for no jobs.
     """
 
     id: str
@@ -59,6 +72,7 @@ class Waiting:
     promised_at: int | None = None
     preemptible: bool = False
     share: Share | None = None
+    needs: tuple[Need, ...] | None = None
 
     @property
     def shape(self) -> Shape:
@@ -119,13 +133,14 @@ class PlanningSnapshot:
 
     They are read one after the other: a job that has just started may be among those that wait and hold its GPUs, too.
     `waiting` may hold only the first part of a requested type's queue; `complete_types` are those that it holds whole
-    (a type that no job waits for counts as complete).
+    (a type that no job waits for counts as complete). `dependants` are jobs with `needs`, of any type.
     """
 
     nodes: tuple[Node, ...]
     commitments: tuple[Commitment, ...]
     waiting: tuple[Waiting, ...]
     complete_types: frozenset[str | None]
+    dependants: tuple[Waiting, ...] = ()
 
 
 class PlacedGpu(NamedTuple):
@@ -161,7 +176,8 @@ class PlannedSlot:
 
     It replaces the job's former slot, if it has one; else the job is promised a start by `promised_at`. Without `gpus`
     the job has no slot any more: it can't be placed. `because` says why the slot is later than the promised start; None
-    if it is not. `asker` is set when a quota bounds it.
+    if it is not. `asker` is set when a quota bounds it. With `follows` the job waits for others: the slot begins no
+    earlier than these are as far.
     """
 
     id: str
@@ -173,6 +189,7 @@ class PlannedSlot:
     because: str | None = None
     asker: Asker | None = None
     promised_at: datetime | None = None
+    follows: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""Snapshots and clones of disks."""
+"""Snapshots and clones of disks, slots along chains."""

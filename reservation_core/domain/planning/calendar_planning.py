@@ -1,5 +1,5 @@
 """The planner's whole picture: the common queue, the queue of each booking within the booking's own GPUs, and that of
-jobs without GPUs.
+jobs without GPUs; and the jobs that wait for others, which are in no queue.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,6 +11,7 @@ from reservation_core.domain.model import Node
 from reservation_core.domain.plan import (
     Commitment,
     LateStart,
+    PlannedSlot,
     PlanningSnapshot,
     Start,
     WaitEstimate,
@@ -18,6 +19,8 @@ from reservation_core.domain.plan import (
     by_reservation,
 )
 from reservation_core.domain.planning.booking_planning import BookingPool
+from reservation_core.domain.planning.chains.chain_links import ChainLinks, Span
+from reservation_core.domain.planning.chains.chain_slots import plan_chain_slots
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.slot_decisions import SlotPlan, late_starts, plan_slots
 from reservation_core.domain.planning.standings import Orders
@@ -67,6 +70,14 @@ class CalendarPicture:
         waiting = {job.id: job for job in snapshot.waiting if job.booking_id is not None}
         for reservation_id in {**within, **waiting}:
             self._set_within(reservation_id, waiting.get(reservation_id), within.get(reservation_id, []))
+        self._links = ChainLinks()
+        self._freed = False
+        for picture in (self.common, self.cpu_jobs):
+            picture.is_followed = self._is_followed
+        for job in snapshot.dependants:
+            picture = self.of(job)
+            if job.id in picture.ledger.slots or job.id not in picture.ledger.by_reservation:
+                self._put_dependant(job)
 
     def set_nodes(self, nodes: Iterable[Node]) -> None:
         """Replace the inventory."""
@@ -77,9 +88,55 @@ class CalendarPicture:
         if self.common.pools is not before:
             for pool in self._bookings.values():
                 pool.forget()
+        self._links.note_all()
 
     def set_reservation(self, reservation_id: str, waiting: Waiting | None, commitments: Sequence[Commitment]) -> None:
         """Replace everything known about one reservation; None and nothing mean that it is gone."""
+        released = self._links.drop(reservation_id)
+        if released is not None:
+            picture = self.of(released)
+            del picture.dependants[reservation_id]
+            picture.queue.promises.pop(reservation_id, None)
+        if waiting is not None and waiting.needs is not None:
+            self._put_dependant(waiting)
+            self.of(waiting).set_reservation(reservation_id, None, commitments)
+        else:
+            self._set_reservation(reservation_id, waiting, commitments)
+            if released is not None and waiting is not None:
+                # Its own slot is no longer in its way: it may start now.
+                gpus = [gpu_id for gpu_id, _ in self.of(waiting).ledger.by_reservation.get(reservation_id, ())]
+                self.of(waiting).pools.mark_changed(gpus, freed=True)
+        self._links.note(reservation_id)
+
+    def _put_dependant(self, job: Waiting) -> None:
+        picture = self.of(job)
+        picture.dependants[job.id] = job
+        if job.promised_at is not None:
+            picture.queue.promises[job.id] = job.promised_at
+        self._links.put(job)
+        if job.id in picture.ledger.slots:
+            picture.claim_slot(job.id)
+
+    def _is_followed(self, job_id: str) -> bool:
+        """Whether a job with a slot waits for a job."""
+        return any(
+            dependant in self.common.ledger.slots or dependant in self.cpu_jobs.ledger.slots
+            for dependant in self._links.dependants(job_id)
+        )
+
+    def _span_of(self, job_id: str) -> Span | None:
+        """When a job has its GPUs, by its slot or the rows that it has; None where others may take them before."""
+        for picture in (self.common, self.cpu_jobs):
+            rows = picture.ledger.by_reservation.get(job_id)
+            if rows and job_id not in picture.ledger.preemptible:
+                return Span(min(row[0] for _, row in rows), max(row[1] for _, row in rows))
+        pool = self._bookings.get(self._booking_of.get(job_id, ""))
+        within = () if pool is None else pool.rows.get(job_id, ())
+        if not within or any(row.preemptible for row in within):
+            return None
+        return Span(to_micros(min(row.start for row in within)), to_micros(max(row.end for row in within)))
+
+    def _set_reservation(self, reservation_id: str, waiting: Waiting | None, commitments: Sequence[Commitment]) -> None:
         if self._has_no_gpus(reservation_id, waiting, commitments):
             self.cpu_jobs.set_reservation(reservation_id, waiting, commitments)
             return
@@ -176,6 +233,7 @@ class CalendarPicture:
         else:
             pool = self._bookings[booking_id]
             pool.set_reservation(job_id, pool.waiting.get(job_id), ())
+        self._links.note(job_id)
 
     def plan_starts(self, now: datetime, limit: int) -> list[Start]:
         """Decide which jobs start now, at most `limit`; the decision is applied to this picture at once."""
@@ -193,8 +251,11 @@ class CalendarPicture:
                     self.common.set_reservation(start.id, None, pool.rows[start.id])
                     self._note_gpus_of(start.id, ())
                 starts += within
-        if len(starts) < limit and self.cpu_jobs.queue.jobs:
+        if len(starts) < limit and (self.cpu_jobs.queue.jobs or self.cpu_jobs.dependants):
             starts += plan_starts(self.cpu_jobs, now, limit - len(starts))
+        if self._links.jobs:
+            for start in starts:
+                self._links.note(start.id)
         return starts
 
     def _picture_of(self, pool: BookingPool, now: datetime) -> Picture | None:
@@ -215,6 +276,8 @@ class CalendarPicture:
 
         `enough` is asked after each job, and after each booking: true ends this part of the work. Bookings take turns.
         """
+        if self._links.jobs:
+            self._freed = self._freed or bool(self.common.pools.freed or self.cpu_jobs.pools.freed)
         plan = plan_slots(self.common, now, promises, limit, enough)
         slots = list(plan.slots)
         more = plan.more
@@ -232,7 +295,23 @@ class CalendarPicture:
             plan = plan_slots(self.cpu_jobs, now, promises, limit, enough)
             slots += plan.slots
             more = more or plan.more
+        if self._links.jobs:
+            plan = self._plan_chains(slots, now, promises, limit, enough)
+            slots += plan.slots
+            more = more or plan.more
         return SlotPlan(slots, more)
+
+    def _plan_chains(
+        self, slots: Iterable[PlannedSlot], now: datetime, promises: int, limit: int, enough: Callable[[], bool]
+    ) -> SlotPlan:
+        """Slots for jobs that wait for others, after these for others were decided."""
+        links = self._links
+        for slot in slots:
+            links.note(slot.id)
+        if self._freed and links.turns.first is None:
+            self._freed = False
+            links.note_all()
+        return plan_chain_slots(links, (self.common, self.cpu_jobs), self._span_of, now, promises, limit, enough)
 
     def late_starts(self, now: datetime) -> list[LateStart]:
         """Jobs that can't start although their slot has come, and the jobs in their way."""

@@ -127,9 +127,17 @@ class RoomMaker:
         return answer
 
     def _may_move(self, job_id: str) -> bool:
-        """Whether this is a waiting job with a slot to come, in a project whose jobs are ordered by area."""
+        """Whether this is a waiting job with a slot to come, in a project whose jobs are ordered by area.
+
+        A slot that the slot of a dependant follows stays where it is.
+        """
         queue, due = self._picture.queue, self._picture.ledger.due
-        return job_id in queue.slotted and job_id not in due and queue.is_by_area(queue.jobs[job_id])
+        return (
+            job_id in queue.slotted
+            and job_id not in due
+            and queue.is_by_area(queue.jobs[job_id])
+            and not self._picture.is_followed(job_id)
+        )
 
     def _movers(self, job: Waiting, pool: Pool, room: _Room) -> list[Waiting]:
         """The jobs to place anew, in the order of their slots: those in the way, and some beside them on the nodes."""

@@ -3,7 +3,8 @@
 `start_decisions`, `slot_decisions` and `wait_estimates` decide on it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from reservation_core.domain.calendar import FOREVER, length_micros, to_micros
@@ -29,6 +30,8 @@ class Picture:
 
     One process, no threads. An earlier `now` than the last one counts as the last one. Promised starts are `slack`
     (microseconds) later than the slots that they are given with. Jobs start before the time `until`, and end by it.
+
+    `dependants` wait for other jobs and are not in the queue; `is_followed` says whether one has a slot after a job's.
     """
 
     def __init__(
@@ -48,6 +51,8 @@ class Picture:
         self.quotas = QuotaBook(NO_POLICY, {})
         self.walk = SlotWalk()
         self.at = -FOREVER
+        self.dependants: dict[str, Waiting] = {}
+        self.is_followed: Callable[[str], bool] = lambda _: False
 
     def set_nodes(self, nodes: Iterable[Node]) -> None:
         """Replace the inventory."""
@@ -67,7 +72,8 @@ class Picture:
 
     def note_held(self, holdings: Iterable[Holding]) -> bool:
         """Note all that is held and booked; true when a user has less than before."""
-        freed = self.quotas.note_held(holdings, self.queue.jobs)
+        waiting = ChainMap(self.queue.jobs, self.dependants) if self.dependants else self.queue.jobs
+        freed = self.quotas.note_held(holdings, waiting)
         if freed:
             self.pools.free_quotas(freed)
         # Jobs with a slot are moved up to now as soon as that may be. The others are asked in turns.
@@ -88,7 +94,7 @@ class Picture:
 
     def claim_slot(self, job_id: str) -> None:
         """Note in the quotas what a waiting job has by its slot."""
-        job = self.queue.jobs.get(job_id)
+        job = self.queue.jobs.get(job_id) or self.dependants.get(job_id)
         gpu_type = self.pools.type_of(self.ledger.by_reservation[job_id][0][0])
         if job is not None and gpu_type is not None:
             self.claim(job, gpu_type, *self.ledger.slots[job_id])

@@ -57,7 +57,7 @@ def plan_slots(
         return SlotPlan([], more=True)
     for profile in pools.profiles.values():
         profile.refresh()
-    search = _SlotSearch(picture, at)
+    search = SlotSearch(picture, at)
     if picture.ledger.preemptible:  # they make room for those alone that have a place in the calendar
         promises = max(promises, 1)
     decided: list[PlannedSlot] = []
@@ -114,12 +114,12 @@ def lacks_slots(picture: Picture, limit: int) -> bool:
     return any(not (job.id in queue.slotted or job.preemptible) and picture.pools.for_job(job) for job in first)
 
 
-def earliest_slot(picture: Picture, job: Waiting, now: datetime) -> int | None:
+def earliest_slot(picture: Picture, job: Waiting, now: datetime, after: int = -FOREVER) -> int | None:
     """The start of the slot that a job would get that is not in the queue, if all others kept theirs."""
     at = picture.catch_up(now)
     for profile in picture.pools.profiles.values():
         profile.refresh()
-    best = _SlotSearch(picture, at)._best_fit(job, FOREVER, None)  # noqa: SLF001 - of this module
+    best = SlotSearch(picture, at).best_fit(job, FOREVER, None, after)
     return None if best is None else best[1].start
 
 
@@ -242,8 +242,17 @@ def _unpromised(picture: Picture, queue: ShapeQueue, slotted: list[ShapeQueue], 
         yield entry
 
 
-class _SlotSearch:
-    """Finds places for jobs at one time, and writes them into the picture."""
+def no_slot(job: Waiting, at: int, because: str | None) -> PlannedSlot:
+    """The decision that a job has no slot any more."""
+    moment, follows = to_moment(at), job.needs is not None
+    return PlannedSlot(job.id, moment, moment, (), job.version, job.booking_id, because, follows=follows)
+
+
+class SlotSearch:
+    """Finds places for jobs at one time, and writes them into the picture.
+
+    A slot that is looked for `after` a time begins no earlier.
+    """
 
     def __init__(self, picture: Picture, at: int) -> None:
         self._picture = picture
@@ -252,7 +261,7 @@ class _SlotSearch:
         self._room = RoomMaker(
             picture,
             at,
-            lambda job, before: self._best_fit(job, before, None),
+            lambda job, before: self.best_fit(job, before, None),
             lambda job, pool, fit: self._write(job, pool, fit, None),
         )
 
@@ -269,7 +278,7 @@ class _SlotSearch:
         """A slot for a job in the queue, or an earlier one, and those of jobs that make room; none if there is none."""
         slot = self._picture.ledger.slots.get(job.id)
         if slot is not None:
-            found = self._move_earlier(job, slot[0]) if slot[0] > self._at else None
+            found = self.move_earlier(job, slot[0]) if slot[0] > self._at else None
         else:
             found = self.find_slot(job, None)
             if not found.gpus:
@@ -282,24 +291,23 @@ class _SlotSearch:
                 return now
         return [] if found is None else [found]
 
-    def find_slot(self, job: Waiting, because: str | None) -> PlannedSlot:
+    def find_slot(self, job: Waiting, because: str | None, after: int = -FOREVER) -> PlannedSlot:
         """The earliest fit for a job that is nowhere in the calendar."""
-        best = self._best_fit(job, self._picture.until, None)
+        best = self.best_fit(job, self._picture.until, None, after)
         if best is None:
-            moment = to_moment(self._at)
-            return PlannedSlot(job.id, moment, moment, (), job.version, job.booking_id, because)
+            return no_slot(job, self._at, because)
         return self._write(job, *best, because)
 
-    def _move_earlier(self, job: Waiting, start: int) -> PlannedSlot | None:
+    def move_earlier(self, job: Waiting, start: int, after: int = -FOREVER) -> PlannedSlot | None:
         """An earlier place for a job, with its own slot out of the way."""
-        best = self._best_fit(job, start, self._pools.pool_of(job.id))
+        best = self.best_fit(job, start, self._pools.pool_of(job.id), after)
         if best is None:
             return None
         # What it leaves behind is had by those after it in this walk, and by those before it in the next.
         self._picture.clear_slot_rows(job.id)
         return self._write(job, *best, None)
 
-    def _best_fit(self, job: Waiting, before: int, own: Pool | None) -> tuple[Pool, Fit] | None:
+    def best_fit(self, job: Waiting, before: int, own: Pool | None, after: int = -FOREVER) -> tuple[Pool, Fit] | None:
         """The earliest fit before a time in any pool, at equal times in the first.
 
         `own` is the pool with the job's slot, which does not stand in its way.
@@ -315,7 +323,7 @@ class _SlotSearch:
                 instead = {position: profile.without(position, job.id, self._at) for position in positions}
             shares = self._pools.shares
             bounded = shares.timelines(job, self._pools.profiles[pool.gpu_type], pool, self._at, instead)
-            fit = self._earliest(job, pool, before, bounded)
+            fit = self._earliest(job, pool, before, bounded, after)
             if fit is not None:
                 best, before, beside = (pool, fit), fit.start, bounded
         if best is not None and self._picture.ledger.preemptible:
@@ -323,7 +331,9 @@ class _SlotSearch:
             return pool, with_fewest_lost(self._picture, job, pool, fit, beside)
         return best
 
-    def _earliest(self, job: Waiting, pool: Pool, before: int, instead: Mapping[int, Timeline]) -> Fit | None:
+    def _earliest(
+        self, job: Waiting, pool: Pool, before: int, instead: Mapping[int, Timeline], after: int
+    ) -> Fit | None:
         """The earliest fit in a pool at a time at which the quotas of its owner allow it."""
         profile = self._pools.profiles[pool.gpu_type]
         never = self._pools.never(pool, job)
@@ -331,10 +341,12 @@ class _SlotSearch:
         at = self._at
         quotas = self._picture.quotas
         if quotas.is_empty or not quotas.binds(asker := job.asker(pool.gpu_type)):
-            return profile.earliest(job.gpus, job.nodes, length, at, never=never, before=before, instead=instead)
+            return profile.earliest(
+                job.gpus, job.nodes, length, at, never=never, after=after, before=before, instead=instead
+            )
         gpus = job.all_gpus
         fit: Fit | None = None
-        allowed = quotas.earliest(asker, gpus, length, at, job.id)
+        allowed = quotas.earliest(asker, gpus, length, max(at, after), job.id)
         while allowed is not None and allowed < before:
             if fit is not None and fit.start == allowed:
                 return fit
@@ -359,6 +371,7 @@ class _SlotSearch:
         asker = self._picture.claim(job, pool.gpu_type, start, end)
         begin = to_moment(start)
         promised_at = to_moment(promised) if promised > start else begin
+        follows = job.needs is not None
         return PlannedSlot(
-            job.id, begin, to_moment(end), placed, job.version, job.booking_id, because, asker, promised_at
+            job.id, begin, to_moment(end), placed, job.version, job.booking_id, because, asker, promised_at, follows
         )

@@ -4,14 +4,17 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
+from reservation_core.contracts.queue_messages import JobMessage
+from reservation_core.domain.changes import DecidedChange, SetRangeEnd
 from reservation_core.domain.errors import UnknownJobError
 from reservation_core.domain.jobs.asked_dependencies import Dependency
-from reservation_core.domain.jobs.dependencies import KnownDependency, settle
+from reservation_core.domain.jobs.dependencies import KnownDependency, settle, still_open
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.policy.rules import RuleBreach
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.jobs.reservations import NewReservation, Submitted
 from reservation_core.ports.people.identities import Principal
+from reservation_core.ports.queues import QueueName
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.jobs.visible_jobs import visible_user
@@ -78,13 +81,35 @@ async def settle_dependants(uow_factory: UnitOfWorkFactory, clock: Clock) -> int
         needed = await uow.dependencies.of(ids)
         now = clock.now()
         changes = []
+        fewer_needs = []
         for job_id, row in rows.items():
-            event = settle(needed.get(job_id, ()))
+            dependencies = needed.get(job_id, ())
+            event = settle(dependencies)
             change = None if event is None else decide(row, event, now)
             if change is not None:
                 changes.append(change)
+            elif row.held and still_open(dependencies) != list(dependencies):
+                fewer_needs.append(job_id)
         await carry_out(uow, changes)
+        await wake_planner_for(uow, fewer_needs)
     return taken
+
+
+async def wake_planner_for(uow: UnitOfWork, job_ids: Sequence[str]) -> None:
+    """Have the planner read these jobs again."""
+    if job_ids:
+        messages = [JobMessage(kind="changed", id=job_id).model_dump() for job_id in job_ids]
+        await uow.queue.send(QueueName.GPU_JOBS, messages)
+        uow.wake(Channel.GPU_JOBS)
+
+
+async def promise_dependants_anew(uow: UnitOfWork, change: DecidedChange) -> None:
+    """Give up the promised starts that a longer job puts off, of jobs that wait for it and of those that wait for them.
+
+    Extending a job asks for that; the planner promises these jobs other starts.
+    """
+    end = next((effect.to for effect in change.effects if isinstance(effect, SetRangeEnd)), None)
+    await wake_planner_for(uow, await uow.dependencies.give_up_starts(change.after.id, end))
 
 
 def _require(ids: Sequence[str], there: set[str]) -> None:

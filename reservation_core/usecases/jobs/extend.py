@@ -8,6 +8,7 @@ from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.carry_out import carry_out
+from reservation_core.usecases.jobs.dependencies import promise_dependants_anew
 from reservation_core.usecases.jobs.permit import lock_owner, permit_extension
 from reservation_core.usecases.jobs.visible_jobs import lock_owned, view_visible
 from reservation_core.usecases.spend_budgets import ask_of, spend
@@ -34,6 +35,8 @@ async def extend(
     change = decide(reservation, ExtendRequested(principal.user, by, longest, by_itself), now)
     if change is not None:
         await permit_extension(uow, reservation, by, now)
+        # Before, as their slots may be on its own GPUs.
+        await promise_dependants_anew(uow, change)
         await carry_out(uow, [change])
         await spend(uow, principal, [ask_of(change.after, reservation.duration)], now)
     return await view_visible(uow, principal, job_id)

@@ -132,8 +132,8 @@ RULES = (
         "a slot moves later",
         "A slot is moved to an earlier time and never to a later",
         CODE + "planning/slot_decisions.py",
-        "best = self._best_fit(job, start, ",
-        "best = self._best_fit(job, FOREVER, ",
+        "best = self.best_fit(job, start, ",
+        "best = self.best_fit(job, FOREVER, ",
         (DOMAIN + "planning/test_slot_decisions.py",),
     ),
     Mutant(

@@ -1,6 +1,7 @@
 """The jobs that jobs wait for, in PostgreSQL. Triggers note in the transaction of a start or an end who has to know."""
 
 from collections.abc import Collection, Sequence
+from datetime import datetime
 from itertools import groupby
 
 from reservation_core.adapters.postgres.connection import direct
@@ -53,6 +54,13 @@ class Dependencies(StatementRunner):
     async def with_news(self, limit: int) -> list[str]:
         """Jobs that have to be looked at, as something that they wait for has started or ended."""
         return [row["job_id"] for row in await direct.fetch(self._connection, "jobs_with_news", {"limit": limit})]
+
+    async def give_up_starts(self, job_id: str, end: datetime | None) -> list[str]:
+        """Drop the slots and promises that would begin before a job's new end (None: any), and those that follow these.
+
+        Returns the jobs that had them. A job that is being changed at this moment keeps its slot.
+        """
+        return [row.id for row in await self._run("give_up_starts_after", id=job_id, end=end)]
 
     async def take_news(self, ids: Sequence[str]) -> int:
         """Take the news of these jobs, and count it. Lock the jobs before, and read what they wait for afterwards."""

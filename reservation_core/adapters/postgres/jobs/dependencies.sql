@@ -33,3 +33,26 @@ UPDATE job_dependencies d SET changed = false
 FROM (SELECT job_id, needs_id FROM job_dependencies
       WHERE changed AND job_id = ANY(CAST(:ids AS text[])) FOR NO KEY UPDATE SKIP LOCKED) AS n
 WHERE d.job_id = n.job_id AND d.needs_id = n.needs_id;
+
+-- name: give_up_starts_after
+-- Drop the slots of jobs that wait for a job and begin before its new end (null: at any time), and the slots that follow these.
+-- Their promises go with them: a longer job was asked for.
+WITH RECURSIVE put_off (id) AS (
+    SELECT d.job_id
+    FROM job_dependencies d JOIN allocations s ON s.reservation_id = d.job_id AND s.planned AND s.follows
+    WHERE d.needs_id = :id AND d.condition <> 'started'
+      AND lower(s.during) < coalesce(CAST(:end AS timestamptz), 'infinity')
+    UNION
+    SELECT d.job_id
+    FROM put_off p JOIN job_dependencies d ON d.needs_id = p.id
+    JOIN allocations s ON s.reservation_id = d.job_id AND s.planned AND s.follows
+), waiting AS MATERIALIZED (
+    SELECT r.id FROM reservations r
+    WHERE r.id IN (SELECT id FROM put_off) AND r.status = 'queued' AND r.held
+    ORDER BY r.id FOR NO KEY UPDATE SKIP LOCKED
+), slots AS (
+    DELETE FROM allocations a USING waiting w WHERE a.reservation_id = w.id AND a.planned
+), promises AS (
+    DELETE FROM start_promises p USING waiting w WHERE p.reservation_id = w.id
+)
+SELECT id FROM waiting;

@@ -13,6 +13,7 @@ LEDGER_CONSTRAINTS = (
     "allocations_shares",
     "allocations_cpu_calendar",
     "allocations_cpu_hold",
+    "allocations_follow",
 )
 
 

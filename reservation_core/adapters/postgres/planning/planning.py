@@ -17,6 +17,7 @@ from reservation_core.adapters.postgres.jobs.ledger_constraints import LEDGER_CO
 from reservation_core.adapters.postgres.nodes.node_links import node_links
 from reservation_core.adapters.postgres.planning.planning_rows import (
     commitment_of,
+    dependant_of,
     gpu_of,
     queued_of,
     spare_of,
@@ -43,6 +44,9 @@ from reservation_core.domain.planning.standings import AGEING, ALIKE, LONGEST, S
 from reservation_core.ports.planning.planning import LostLeadershipError, PlanOutcome
 
 _FIRST = (-(2**31), 0)
+
+MOST_DEPENDANTS = 10_000
+"""So many jobs that wait for others are read at once, the first of the queue; the others as they change."""
 
 CLEARED = "Its slot had to make room for a start that could not be postponed."
 """Why a slot is later than its promise, by default."""
@@ -102,9 +106,12 @@ class Planning(StatementRunner):
         apart = (await self._run("waiting_apart")).mappings()
         known = {job.id for job in waiting}
         waiting += [waiting_of(row, start_allowance) for row in apart if row["id"] not in known]
+        needy = await self._mappings("waiting_dependants", limit=MOST_DEPENDANTS)
         nodes = await self.nodes()
         held = await self._mappings("open_allocations")
-        return PlanningSnapshot(nodes, tuple(commitment_of(row) for row in held), tuple(waiting), frozenset(complete))
+        commitments = tuple(commitment_of(row) for row in held)
+        dependants = tuple(dependant_of(row, start_allowance) for row in needy)
+        return PlanningSnapshot(nodes, commitments, tuple(waiting), frozenset(complete), dependants)
 
     async def forget_messages(self, epoch: int, limit: int) -> int:
         """Drop the oldest `limit` well-formed planner messages, which a later snapshot reflects; returns their number.
@@ -137,12 +144,12 @@ class Planning(StatementRunner):
     async def changed(
         self, ids: Sequence[str], start_allowance: timedelta, slotted: Collection[str] = ()
     ) -> tuple[list[Waiting], list[Commitment]]:
-        """The current state of these reservations: waiting, holding GPUs, or (in neither list) ended.
+        """The current state of these reservations: waiting (or for others), holding GPUs, or (in neither list) ended.
 
         For waiting jobs the ledger is read only if they are in `slotted`, as the planner alone assigns slots.
         """
         rows = await direct.fetch(self._connection, "waiting_of", {"ids": list(ids)})
-        waiting = [waiting_of(row, start_allowance) for row in rows]
+        waiting = [(dependant_of if row["held"] else waiting_of)(row, start_allowance) for row in rows]
         waiting_ids = {job.id for job in waiting}
         others = [
             reservation_id for reservation_id in ids if reservation_id not in waiting_ids or reservation_id in slotted
@@ -294,6 +301,7 @@ class Planning(StatementRunner):
                     "promises": [slot.promised_at or slot.start for slot in slots],
                     "placed": [bool(slot.gpus) for slot in slots],
                     "becauses": [slot.because or CLEARED for slot in slots],
+                    "follows": [slot.follows for slot in slots],
                     "gpu_owners": [owner for owner, _, _ in placed],
                     "gpu_ids": [gpu_id for _, gpu_id, _ in placed],
                     "ranks": [rank for _, _, rank in placed],

@@ -66,13 +66,29 @@ SELECT reservation_id, coalesce(gpu_id, -1 - node_id * 32 - cpu_slot) AS gpu_id,
 FROM allocations WHERE released_at IS NULL AND reservation_id = ANY(CAST(:ids AS text[]));
 
 -- name: waiting_of
--- The waiting ones of these jobs.
+-- The waiting ones of these jobs; of those that wait for others, those that may have a slot, with what they still wait for.
 SELECT id, gpus, nodes, gpu_type, preemptible,
        CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0') + '5 s')
                                ELSE duration END) AS float8) AS duration_s, priority, seq, version,
        avoid_nodes, user_id, booking_id, project, created_at, cpu_milli, memory_bytes,
-       (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at
-FROM reservations WHERE id = ANY(CAST(:ids AS text[])) AND status = 'queued' AND held IS NOT TRUE AND kind = 'job';
+       (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at, held,
+       CASE WHEN held THEN ARRAY(SELECT n.needs_id FROM open_needs(id) AS n WHERE NOT n.by_start) END AS needed_ends,
+       CASE WHEN held THEN ARRAY(SELECT n.needs_id FROM open_needs(id) AS n WHERE n.by_start) END AS needed_starts
+FROM reservations
+WHERE id = ANY(CAST(:ids AS text[])) AND status = 'queued' AND kind = 'job'
+  AND (held IS NOT TRUE OR (array_size IS NULL AND booking_id IS NULL AND preemptible IS NOT TRUE));
+
+-- name: waiting_dependants
+-- The first jobs, over all types, that wait for others and may have a slot, with what they still wait for.
+SELECT id, gpus, nodes, gpu_type, preemptible, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq,
+       version, avoid_nodes, user_id, booking_id, project, created_at, cpu_milli, memory_bytes,
+       (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at, held,
+       ARRAY(SELECT n.needs_id FROM open_needs(id) AS n WHERE NOT n.by_start) AS needed_ends,
+       ARRAY(SELECT n.needs_id FROM open_needs(id) AS n WHERE n.by_start) AS needed_starts
+FROM reservations
+WHERE status = 'queued' AND held AND kind = 'job' AND array_size IS NULL AND booking_id IS NULL
+  AND preemptible IS NOT TRUE
+ORDER BY line_priority, seq LIMIT :limit;
 
 -- name: waiting_windows
 -- The first jobs of the queue of every requested type; one more than the window shows that there are more.
@@ -260,15 +276,17 @@ WITH time AS MATERIALIZED (
 ), input AS MATERIALIZED (
     SELECT * FROM unnest(CAST(:ids AS text[]), CAST(:versions AS integer[]), CAST(:starts AS timestamptz[]),
                          CAST(:ends AS timestamptz[]), CAST(:promises AS timestamptz[]), CAST(:placed AS boolean[]),
-                         CAST(:becauses AS text[]))
-         AS i (id, version, starts_at, ends_at, promised_at, placed, because)
+                         CAST(:becauses AS text[]), CAST(:follows AS boolean[]))
+         AS i (id, version, starts_at, ends_at, promised_at, placed, because, follows)
 ), waiting AS MATERIALIZED (
-    SELECT r.id, r.attempt, r.booking_id, r.cpu_milli, r.memory_bytes
+    SELECT r.id, r.attempt, r.booking_id, r.cpu_milli, r.memory_bytes, r.held
     FROM reservations r
-    WHERE r.id = ANY(CAST(:ids AS text[])) AND r.status = 'queued' AND r.held IS NOT TRUE AND EXISTS (SELECT FROM fence)
+    WHERE r.id = ANY(CAST(:ids AS text[])) AND r.status = 'queued' AND EXISTS (SELECT FROM fence)
       -- Preemptible jobs are promised nothing.
       AND r.preemptible IS NOT TRUE
-      AND EXISTS (SELECT FROM input i WHERE i.id = r.id AND (i.version IS NULL OR i.version = r.version))
+      -- A plan that knows nothing of the jobs that it waits for gives a job nothing. An array has no slot.
+      AND EXISTS (SELECT FROM input i WHERE i.id = r.id AND (i.version IS NULL OR i.version = r.version)
+                    AND (r.held IS NOT TRUE OR (i.follows AND r.array_size IS NULL)))
     ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
 ), removed AS (
     DELETE FROM allocations a USING waiting w WHERE a.reservation_id = w.id AND a.planned
@@ -276,10 +294,11 @@ WITH time AS MATERIALIZED (
 ), placed AS (
     -- All moving slots are deleted first: conflicts are checked once, before the first row is written.
     INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, planned, booking_id, created_at,
-                             cpu_milli, memory_bytes, node_id, cpu_slot)
+                             cpu_milli, memory_bytes, node_id, cpu_slot, follows)
     SELECT w.id, w.attempt + 1, CASE WHEN g.gpu_id >= 0 THEN g.gpu_id END, g.rank, tstzrange(i.starts_at, i.ends_at),
            false, true, w.booking_id, (SELECT at FROM time), w.cpu_milli, w.memory_bytes,
-           CASE WHEN g.gpu_id < 0 THEN (-1 - g.gpu_id) / 32 END, CASE WHEN g.gpu_id < 0 THEN (-1 - g.gpu_id) % 32 END
+           CASE WHEN g.gpu_id < 0 THEN (-1 - g.gpu_id) / 32 END, CASE WHEN g.gpu_id < 0 THEN (-1 - g.gpu_id) % 32 END,
+           w.held
     FROM waiting w
     JOIN input i ON i.id = w.id
     JOIN unnest(CAST(:gpu_owners AS text[]), CAST(:gpu_ids AS bigint[]), CAST(:ranks AS integer[]))

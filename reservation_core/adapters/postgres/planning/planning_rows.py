@@ -1,15 +1,16 @@
 """What the planner reads, from rows."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import Row
 
 from reservation_core.adapters.postgres.rows import share_of
-from reservation_core.domain.calendar import to_micros
+from reservation_core.domain.calendar import length_micros, to_micros
 from reservation_core.domain.model import Gpu, GpuCondition, Spare
-from reservation_core.domain.plan import Commitment, Waiting
+from reservation_core.domain.plan import Commitment, Need, Waiting
 
 
 def waiting_of(row: Mapping[Any, Any], start_allowance: timedelta) -> Waiting:
@@ -32,6 +33,16 @@ def waiting_of(row: Mapping[Any, Any], start_allowance: timedelta) -> Waiting:
         preemptible=bool(row["preemptible"]),
         share=share_of(row["cpu_milli"], row["memory_bytes"]),
     )
+
+
+def dependant_of(row: Mapping[Any, Any], start_allowance: timedelta) -> Waiting:
+    """A job that waits for others."""
+    beside = length_micros(start_allowance)
+    needs = (
+        *(Need(job, by_start=False) for job in row["needed_ends"]),
+        *(Need(job, by_start=True, beside=beside) for job in row["needed_starts"]),
+    )
+    return replace(waiting_of(row, start_allowance), needs=needs)
 
 
 def queued_of(row: Row[Any], start_allowance: timedelta) -> Waiting:

@@ -15,7 +15,7 @@ from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.errors import UnknownJobError
 from reservation_core.domain.jobs.asked_dependencies import Dependency, DependencyWhen
 from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode
-from reservation_core.domain.plan import PlannedSlot
+from reservation_core.domain.plan import Need, PlannedSlot
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.start_decisions import plan_starts
 from reservation_core.ports.jobs.reservations import NewReservation
@@ -90,7 +90,8 @@ async def test_a_job_is_planned_after_the_one_that_it_waits_for(world: World) ->
     await world.plan(slots=True)
     view = await world.view(second)
     assert (view.reservation.status, view.reservation.held, view.queue_position) == (JobStatus.QUEUED, True, None)
-    assert (view.estimated_start_at, view.promised_start_at) == (None, None)
+    end_of_first = world.clock.now() + timedelta(hours=1)
+    assert (view.estimated_start_at, view.promised_start_at) == (end_of_first, end_of_first)
     assert view.reservation.reason.code is ReasonCode.WAITING_FOR_JOBS
     assert first in view.reservation.reason.detail
     await end(world, first)
@@ -102,14 +103,17 @@ async def test_a_job_is_planned_after_the_one_that_it_waits_for(world: World) ->
     assert [needed.state for needed in (await world.view(second)).after] == ["met"]
 
 
-async def test_the_planners_picture_has_no_held_job(world: World) -> None:
+async def test_the_planners_queue_has_no_held_job(world: World) -> None:
     first = await world.submitted()
     second = await dependent(world, {first: SUCCEEDED})
     async with world.uow() as uow:
         seen = await uow.planning.snapshot(10, ALLOWANCE)
         changed, _ = await uow.planning.changed([first, second], ALLOWANCE)
         more = await uow.planning.more_waiting(None, None, 10, ALLOWANCE)
-    assert [[job.id for job in jobs] for jobs in (seen.waiting, changed, more)] == [[first]] * 3
+    assert [[job.id for job in jobs if job.needs is None] for jobs in (seen.waiting, changed, more)] == [[first]] * 3
+    assert [job.id for job in (*seen.dependants, *changed) if job.needs == (Need(first, by_start=False),)] == [
+        second
+    ] * 2
 
 
 async def test_a_job_may_wait_for_a_start(world: World) -> None:

@@ -63,6 +63,7 @@ ONE_LINE = {"line_type": "h100", "after_priority": -4, "after_seq": 0, "limit": 
 CASES: list[tuple[str, dict[str, Any], set[str]]] = [
     ("more_waiting", ONE_LINE, {"reservations_line"}),
     ("waiting_windows", {"limit": 100}, {"reservations_line"}),
+    ("waiting_dependants", {"limit": 10_000}, {"reservations_dependants"}),
     ("waiting_totals", {}, {"reservations_line"}),
     (
         "places_behind_the_told",

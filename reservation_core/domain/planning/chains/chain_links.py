@@ -1,0 +1,122 @@
+"""Which waiting jobs wait for which others, and from when on the latest of these lets a job start."""
+
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from reservation_core.domain.calendar import FOREVER, OVERRUN
+from reservation_core.domain.plan import Need, Waiting
+from reservation_core.domain.planning.waiting_queue import Order
+
+
+class Span(NamedTuple):
+    """[start, end) of a job's slot, or of the GPUs that it has; in microseconds."""
+
+    start: int
+    end: int
+
+
+SpanOf = Callable[[str], Span | None]
+"""Until when a job has its GPUs, at the latest; None where that isn't known, or others may take them before."""
+
+
+class Floor(NamedTuple):
+    """From when on a job may start: `at`, and by what is sure `sure`; `need` decides that, if any does.
+
+    What has lasted longer than it could is expected to end `OVERRUN` from now, which is not sure. `at` is None where
+    nothing is known of `need`.
+    """
+
+    at: int | None
+    sure: int
+    need: Need | None
+
+
+class Turns:
+    """Jobs to look at, by the places that they were added with."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[tuple[bool, Order], str]] = []
+        self._known: set[str] = set()
+
+    @property
+    def first(self) -> str | None:
+        return self._heap[0][1] if self._heap else None
+
+    def add(self, job_id: str, place: tuple[bool, Order]) -> None:
+        """Add a job, unless it is among them."""
+        if job_id not in self._known:
+            self._known.add(job_id)
+            heappush(self._heap, (place, job_id))
+
+    def take_first(self) -> None:
+        """Remove the first."""
+        self._known.discard(heappop(self._heap)[1])
+
+
+class ChainLinks:
+    """Waiting jobs that wait for others, by id, and those of them that have to be looked at.
+
+    `news` are those of which something has changed, `turns` those that were found and not looked at yet.
+    """
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, Waiting] = {}
+        self.news: set[str] = set()
+        self.turns = Turns()
+        self._needed_by: dict[str, set[str]] = {}
+
+    def put(self, job: Waiting) -> None:
+        """Note a job with what it waits for now."""
+        self.drop(job.id)
+        self.jobs[job.id] = job
+        for need in job.needs or ():
+            self._needed_by.setdefault(need.job, set()).add(job.id)
+        self.news.add(job.id)
+
+    def drop(self, job_id: str) -> Waiting | None:
+        """Forget a job, which waits for others no longer; returns what was known of it."""
+        job = self.jobs.pop(job_id, None)
+        for need in () if job is None else job.needs or ():
+            others = self._needed_by[need.job]
+            others.discard(job_id)
+            if not others:
+                del self._needed_by[need.job]
+        self.news.discard(job_id)
+        return job
+
+    def dependants(self, job_id: str) -> Iterable[str]:
+        """The jobs that wait for a job."""
+        return self._needed_by.get(job_id, ())
+
+    def note(self, job_id: str) -> None:
+        """Note that a job has other GPUs or another slot than before, or none."""
+        self.news.update(self.dependants(job_id))
+        if job_id in self.jobs:
+            self.news.add(job_id)
+
+    def note_all(self) -> None:
+        """Look at all jobs again."""
+        self.news.update(self.jobs)
+
+    def take_news(self) -> set[str]:
+        """The jobs to look at, once."""
+        news, self.news = self.news, set()
+        return news
+
+
+def floor_of(job: Waiting, span_of: SpanOf, at: int) -> Floor:
+    """From when on a job may start, by the latest ends of what it waits for."""
+    latest = Floor(at + OVERRUN, -FOREVER, None) if not job.needs else Floor(-FOREVER, -FOREVER, None)
+    for need in job.needs or ():
+        span = span_of(need.job)
+        if span is None:
+            return Floor(None, -FOREVER, need)
+        time = span.start + need.beside if need.by_start else span.end
+        floor = Floor(time, time, need) if time > at else Floor(at + OVERRUN, -FOREVER, need)
+        latest = max(latest, floor, key=_at)
+    return latest
+
+
+def _at(floor: Floor) -> int:
+    return -FOREVER if floor.at is None else floor.at

@@ -1,0 +1,281 @@
+"""Slots along random graphs of jobs, whatever these jobs do, against what is true."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reservation_core.domain.calendar import OVERRUN
+from reservation_core.domain.changes import DependenciesMet, DependencyFailed
+from reservation_core.domain.jobs.asked_dependencies import DependencyState, DependencyWhen
+from reservation_core.domain.jobs.dependencies import KnownDependency, settle
+from reservation_core.domain.model import JobStatus
+from reservation_core.domain.plan import Commitment, Need, PlannedSlot, Start, Waiting
+from reservation_core.domain.planning.calendar_planning import CalendarPicture
+from tests.examples import examples
+from tests.unit.reservation_core.domain.planning.worlds import T0, fits_at, is_free, job, node, snapshot
+
+MANY = 1000
+PATIENCE = 200
+"""So often the planner may be asked at one time until it has decided all."""
+GUESS = timedelta(microseconds=OVERRUN)
+SLACK = timedelta(seconds=2)
+
+
+@dataclass
+class Life:
+    """A job of the world: what it asked for, what it waits for, and what has become of it."""
+
+    asked: Waiting
+    after: dict[str, DependencyWhen]
+    status: JobStatus = JobStatus.QUEUED
+    held: bool = False
+    runs: bool = False
+    rows: list[Commitment] = field(default_factory=list)
+    slot: PlannedSlot | None = None
+    promise: datetime | None = None
+    missed: list[str] = field(default_factory=list)
+
+    @property
+    def is_over(self) -> bool:
+        return self.status in (JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED)
+
+    @property
+    def all_rows(self) -> list[Commitment]:
+        slot = self.slot
+        planned = () if slot is None else slot.gpus
+        return self.rows + [
+            Commitment(slot.id, gpu.gpu_id, slot.start, slot.end, False, planned=True) for gpu in planned if slot
+        ]
+
+
+class ChainWorld:
+    """The true state, what the planner makes of it, and checks of all that it decides."""
+
+    def __init__(self, chance: Random, *, honest: bool) -> None:
+        self.chance = chance
+        self.honest = honest
+        sizes = [chance.randint(1, 3) for _ in range(chance.randint(1, 2))]
+        self.nodes = tuple(node(f"n{i}", size, first_id=10 * i + 1) for i, size in enumerate(sizes))
+        self.cards = {gpu.id: gpu for one in self.nodes for gpu in one.gpus}
+        self.planner = CalendarPicture(snapshot(self.nodes, (), ()))
+        self.now = T0
+        self.jobs: dict[str, Life] = {}
+
+    # --- what people and jobs do ---
+
+    def submit(self) -> None:
+        chance, seq = self.chance, len(self.jobs) + 1
+        asked = job(seq, chance.randint(1, 2), minutes=chance.choice([5, 10, 30]), priority=chance.choice([0, 0, 1]))
+        open_ids = list(self.jobs)
+        named = chance.sample(open_ids, min(len(open_ids), chance.choice([0, 1, 1, 2, 3])))
+        life = Life(asked, {one: chance.choice(list(DependencyWhen)) for one in named}, held=bool(named))
+        self.jobs[asked.id] = life
+        self.settle(life)
+
+    def go_on(self) -> None:
+        chance = self.chance
+        edges = sorted({edge for life in self.jobs.values() for row in life.all_rows for edge in (row.start, row.end)})
+        later = [edge for edge in edges if edge > self.now]
+        step = chance.choice([1, 30, 90, 300]) * timedelta(seconds=1)
+        self.now = later[0] if later and (self.honest or chance.random() < 0.6) else self.now + step
+        for life in self.jobs.values():
+            self.live(life)
+
+    def live(self, life: Life) -> None:
+        """Something happens to a job that runs; it ends in time in an honest world."""
+        if life.status is not JobStatus.RUNNING:
+            return
+        if not life.runs and (self.honest or self.chance.random() < 0.7):
+            life.runs = True
+            self.tell_dependants(life.asked.id)
+        due = life.rows[0].end <= self.now
+        if due and not self.honest and self.chance.random() < 0.5:
+            return  # it overruns
+        drawn = self.chance.random()
+        if due or drawn < 0.15:
+            self.end(life, self.chance.choice([JobStatus.SUCCEEDED, JobStatus.SUCCEEDED, JobStatus.FAILED]))
+        elif not self.honest and drawn < 0.22:  # retried, or its node is lost: it waits again
+            life.status, life.rows, life.runs, life.promise = JobStatus.QUEUED, [], True, None
+            self.tell(life.asked.id)
+        elif not self.honest and drawn < 0.3:
+            longer = self.now + timedelta(minutes=20)
+            rows = [replace(row, end=max(row.end, longer)) for row in life.rows]
+            if all(
+                is_free(self.cards[row.gpu_id], self.rows(life.asked.id), row.start, row.end, self.now) for row in rows
+            ):
+                life.rows = rows
+                self.tell(life.asked.id)
+
+    def cancel(self) -> None:
+        waiting = [life for life in self.jobs.values() if life.status is JobStatus.QUEUED]
+        if waiting:
+            self.end(self.chance.choice(waiting), JobStatus.CANCELLED)
+
+    def end(self, life: Life, status: JobStatus) -> None:
+        life.status, life.rows, life.slot = status, [], None
+        self.tell(life.asked.id)
+        self.tell_dependants(life.asked.id)
+
+    def tell_dependants(self, job_id: str) -> None:
+        for life in list(self.jobs.values()):
+            if job_id in life.after and life.held and life.status is JobStatus.QUEUED:
+                self.settle(life)
+
+    def settle(self, life: Life) -> None:
+        """Go on with a job that waits for others, or end it."""
+        event = settle(self.known(life))
+        life.held = life.held and not isinstance(event, DependenciesMet)
+        if isinstance(event, DependencyFailed):
+            self.end(life, JobStatus.CANCELLED)
+        else:
+            self.tell(life.asked.id)
+
+    # --- what is true ---
+
+    def known(self, life: Life) -> list[KnownDependency]:
+        return [
+            KnownDependency(one, when, self.jobs[one].status, self.jobs[one].runs) for one, when in life.after.items()
+        ]
+
+    def needs(self, life: Life) -> list[KnownDependency]:
+        return [dependency for dependency in self.known(life) if dependency.state is not DependencyState.MET]
+
+    def rows(self, without: str = "") -> list[Commitment]:
+        return [row for life in self.jobs.values() if life.asked.id != without for row in life.all_rows]
+
+    def floor(self, life: Life) -> datetime | None:
+        """From when on a job may start; None where that is not known."""
+        latest = self.now
+        for dependency in self.needs(life):
+            rows = self.jobs[dependency.job].all_rows
+            if not rows:
+                return None
+            end = rows[0].start if dependency.when is DependencyWhen.STARTED else rows[0].end
+            latest = max(latest, end if end > self.now else self.now + GUESS)
+        return latest
+
+    # --- telling the planner, and what it decides ---
+
+    def tell(self, job_id: str) -> None:
+        life = self.jobs[job_id]
+        waiting = life.asked if life.status is JobStatus.QUEUED else None
+        if waiting is not None and life.held:
+            needs = tuple(Need(one.job, one.when is DependencyWhen.STARTED) for one in self.needs(life))
+            waiting = replace(waiting, needs=needs)
+        self.planner.set_reservation(job_id, waiting, life.all_rows)
+
+    def plan(self) -> None:
+        for _ in range(PATIENCE):
+            starts = self.planner.plan_starts(self.now, MANY)
+            for start in starts:
+                self.start(start)
+            plan = self.planner.plan_slots(self.now, MANY, self.chance.choice([1, 3, MANY]))
+            self.give(plan.slots)
+            if not plan.more and not starts:
+                break
+        else:
+            pytest.fail("there is no end to planning")
+        self.check_all_have_slots()
+
+    def start(self, start: Start) -> None:
+        life = self.jobs[start.id]
+        assert (life.status, life.held) == (JobStatus.QUEUED, False)
+        life.slot = None
+        life.status = JobStatus.RUNNING
+        life.rows = [Commitment(start.id, gpu.gpu_id, start.start, start.end, True) for gpu in start.gpus]
+        others = self.rows(start.id)
+        assert all(is_free(self.cards[gpu.gpu_id], others, start.start, start.end, self.now) for gpu in start.gpus)
+        if self.honest:
+            assert life.promise is None or self.now <= life.promise
+            life.runs = True
+            self.tell_dependants(start.id)
+
+    def give(self, slots: list[PlannedSlot]) -> None:
+        before = {slot.id: self.jobs[slot.id].slot for slot in slots}
+        for slot in slots:
+            life = self.jobs[slot.id]
+            assert slot.follows == life.held
+            life.slot = slot if slot.gpus else None
+        for slot in slots:
+            life = self.jobs[slot.id]
+            others = self.rows(slot.id)
+            assert all(is_free(self.cards[gpu.gpu_id], others, slot.start, slot.end, self.now) for gpu in slot.gpus)
+            if slot.gpus and life.held:
+                floor = self.floor(life)
+                assert floor is not None
+                assert slot.start >= floor
+            if slot.gpus:
+                life.promise = life.promise or slot.promised_at
+            former = before[slot.id]
+            if slot.because is not None:
+                assert not self.honest
+                life.missed.append(slot.because)
+            elif former is not None:
+                assert slot.start < former.start
+            elif not life.missed:
+                assert slot.start <= life.promise
+
+    def has_place(self, life: Life) -> bool:
+        """Whether a job could run if it were alone."""
+        return fits_at(self.nodes, [], life.asked, "h100", self.now, self.now)
+
+    def check_all_have_slots(self) -> None:
+        """A job has a slot as soon as it can, which is not late, and none that is known to come too soon."""
+        for life in self.jobs.values():
+            if not life.held or life.status is not JobStatus.QUEUED:
+                continue
+            floor = self.floor(life)
+            if life.slot is None:
+                assert floor is None or not self.has_place(life)
+            else:
+                assert life.slot.start + SLACK > self.now
+                sure = [
+                    rows[0].start if one.when is DependencyWhen.STARTED else rows[0].end
+                    for one in self.needs(life)
+                    if (rows := self.jobs[one.job].all_rows)
+                ]
+                assert all(time <= life.slot.start + SLACK or time <= self.now for time in sure)
+
+
+def lives(world: ChainWorld, steps: int) -> Iterator[None]:
+    for _ in range(steps):
+        drawn = world.chance.random()
+        if drawn < 0.4 and len(world.jobs) < 14:
+            world.submit()
+        elif drawn < 0.9 or world.honest:
+            world.go_on()
+        else:
+            world.cancel()
+        if world.honest or world.chance.random() < 0.8:
+            world.plan()
+        yield
+
+
+@examples(300)
+@given(st.integers(0, 2**32))
+def test_slots_follow_whatever_jobs_do(seed: int) -> None:
+    world = ChainWorld(Random(seed), honest=False)
+    for _ in lives(world, 40):
+        pass
+
+
+@examples(300)
+@given(st.integers(0, 2**32))
+def test_no_promise_is_missed_where_jobs_end_in_time(seed: int) -> None:
+    world = ChainWorld(Random(seed), honest=True)
+    for _ in lives(world, 30):
+        pass
+    world.plan()
+    for _ in range(200):
+        if all(life.is_over for life in world.jobs.values()):
+            return
+        world.go_on()
+        world.plan()
+    left = [life for life in world.jobs.values() if not life.is_over]
+    assert not [life for life in left if not life.held and world.has_place(life)]
+    assert all(any(not world.jobs[job_id].is_over for job_id in life.after) for life in left if life.held)
