@@ -13,7 +13,7 @@ from gpu_dev.display.use_graphs import IDLE_BELOW, idle_since
 from gpu_dev.display.views import idle_words, placed, wanted_in_words
 from gpu_dev.wire.jobs import Job
 from gpu_dev.wire.nodes import UseOut
-from reservation_core.domain.jobs.asked_dependencies import DependencyState
+from reservation_core.domain.jobs.asked_dependencies import DependencyState, DependencyWhen
 from reservation_core.domain.model import JobStatus, ReasonCode
 from reservation_core.domain.status_words import queue_words
 
@@ -79,6 +79,10 @@ def _facts(job: Job) -> list[str]:
             for needed in job.after
             if needed.state is DependencyState.OPEN
         ]
+        if job.estimated_start_at is not None:
+            facts.append(f"Starts about: {start_words(job)}, {_after_others(job)}.")
+        if job.promised_start_at is not None:
+            facts.append(f"Promised start: {local_time(job.promised_start_at)}.")
     elif job.status is JobStatus.QUEUED:
         place = "not known yet" if job.queue_position is None else str(job.queue_position)
         start = start_words(job) or "no estimate"
@@ -97,6 +101,14 @@ def _facts(job: Job) -> list[str]:
     if job.exit_code is not None:
         facts.append(f"Its exit code: {job.exit_code}.")
     return facts
+
+
+def _after_others(job: Job) -> str:
+    """What the start of a job follows: `after job-7f3k9q2m ends and 2 other jobs`."""
+    first, *others = [needed for needed in job.after if needed.state is DependencyState.OPEN] or job.after
+    verb = "starts" if first.when is DependencyWhen.STARTED else "ends"
+    more = "" if not others else " and 1 other job" if len(others) == 1 else f" and {len(others)} other jobs"
+    return f"after {first.job} {verb}{more}"
 
 
 def _help(job: Job, types: Sequence[TypeSummary]) -> list[str]:

@@ -276,8 +276,7 @@ class CalendarPicture:
 
         `enough` is asked after each job, and after each booking: true ends this part of the work. Bookings take turns.
         """
-        if self._links.jobs:
-            self._freed = self._freed or bool(self.common.pools.freed or self.cpu_jobs.pools.freed)
+        can_start = self._links.jobs and self._can_start()
         plan = plan_slots(self.common, now, promises, limit, enough)
         slots = list(plan.slots)
         more = plan.more
@@ -295,11 +294,17 @@ class CalendarPicture:
             plan = plan_slots(self.cpu_jobs, now, promises, limit, enough)
             slots += plan.slots
             more = more or plan.more
-        if self._links.jobs:
+        if self._links.jobs and not can_start:
             plan = self._plan_chains(slots, now, promises, limit, enough)
             slots += plan.slots
             more = more or plan.more
-        return SlotPlan(slots, more)
+        return SlotPlan(slots, more or bool(can_start))
+
+    def _can_start(self) -> bool:
+        """Whether a job could still be started beside those that wait for others: it goes first."""
+        pictures = [picture for picture in (self.common, self.cpu_jobs) if picture.dependants]
+        self._freed = self._freed or any(picture.pools.freed for picture in pictures)
+        return any(picture.pools.dirty or picture.queue.arrivals for picture in pictures)
 
     def _plan_chains(
         self, slots: Iterable[PlannedSlot], now: datetime, promises: int, limit: int, enough: Callable[[], bool]

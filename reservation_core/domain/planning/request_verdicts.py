@@ -76,6 +76,12 @@ def held_outlook(after: Sequence[KnownDependency]) -> Outlook | None:
     return Outlook(RequestVerdict.ACCEPTED, reasons=(VerdictReason(reason.code, reason.detail),))
 
 
+def chained_outlook(view: PlanView, job: Waiting, held: Outlook, now: datetime) -> Outlook:
+    """The outlook of a job with `needs`, with the start that it would be promised, if that is known."""
+    run = DryRun(view, job, now)
+    return replace(held, starts_at=run.start, promised_at=run.promised_at)
+
+
 def job_outlook(
     view: PlanView,
     job: Waiting,

@@ -15,14 +15,17 @@ from reservation_core.domain.bookings.refusals import Booker, no_free_gpus
 from reservation_core.domain.calendar import length_micros, to_micros
 from reservation_core.domain.complaints import complaint
 from reservation_core.domain.errors import BeyondBookedShareError, DomainError, NotPermittedError, UnknownJobError
+from reservation_core.domain.jobs.asked_dependencies import DependencyWhen
+from reservation_core.domain.jobs.dependencies import settle, still_open
 from reservation_core.domain.model import RequestVerdict, Reservation
 from reservation_core.domain.people.token_budgets import refused as refused_by_budget
-from reservation_core.domain.plan import Waiting
+from reservation_core.domain.plan import Need, Waiting
 from reservation_core.domain.planning.dry_runs import PlanTooShortError, PlanView
 from reservation_core.domain.planning.request_verdicts import (
     Outlook,
     booked_job_outlook,
     booking_outlook,
+    chained_outlook,
     held_outlook,
     job_outlook,
     refused,
@@ -153,9 +156,17 @@ async def dry_run(
     broken = await beyond_budget(uow, who, gpus, new.reservation.duration, now, instead_of)
     if broken:
         raise NotPermittedError(broken[0].detail, broken)
-    if held is not None:
+    needs = tuple(
+        Need(one.job, one.when is DependencyWhen.STARTED, length_micros(terms.beside)) for one in still_open(new.after)
+    )
+    # A job that can never start ends at once; and where others are promised nothing, neither is this one.
+    untold = job.preemptible or job.booking_id is not None or new.reservation.array is not None
+    if held is not None and (untold or settle(new.after) is not None):
         return lambda: held
     view = await read_plan(uow, policy, {who.user_id: who.user}, terms, now, without=instead_of)
+    if held is not None:
+        dependant = replace(job, needs=needs)
+        return lambda: chained_outlook(view, dependant, held, now)
     predict = await likely.read(uow) if terms.estimates else None
     position = await _position(uow, job, view, terms.beside, now, instead_of)
     types = [

@@ -11,16 +11,20 @@ USE_CASE = "reservation_core/usecases/jobs/dependencies.py"
 
 OF_RULES = "tests/unit/reservation_core/domain/jobs/test_dependencies.py"
 OF_JOBS = "tests/integration/reservation_core/usecases/jobs/test_dependencies.py"
+CHAINS = "reservation_core/domain/planning/chains/chain_slots.py"
+LINKS = "reservation_core/domain/planning/chains/chain_links.py"
+OF_CHAINS = "tests/unit/reservation_core/domain/planning/chains/test_chain_slots.py"
+IN_THE_LEDGER = "tests/integration/reservation_core/usecases/planning/chains/test_chain_slots.py"
 OF_REST = "tests/integration/api_service/jobs/asks/test_dependencies.py"
 
 DEPENDENCIES = (
     Mutant(
         "the planner reads held jobs",
-        "The planner's picture has no job that waits for others",
+        "The planner's queue has no job that waits for others",
         PLANNING_SQL,
         "    WHERE r.status = 'queued' AND r.booking_id IS NULL AND r.held IS NOT TRUE AND r.kind = 'job'",
         "    WHERE r.status = 'queued' AND r.booking_id IS NULL AND r.kind = 'job'",
-        (f"{OF_JOBS}::test_the_planners_picture_has_no_held_job",),
+        (f"{OF_JOBS}::test_the_planners_queue_has_no_held_job",),
     ),
     Mutant(
         "held jobs start by an older picture",
@@ -32,10 +36,10 @@ DEPENDENCIES = (
     ),
     Mutant(
         "held jobs get slots by an older picture",
-        "The statement that gives slots leaves held rows out",
+        "The statement that gives slots leaves out held rows that the plan took for others",
         PLANNING_SQL,
-        "r.status = 'queued' AND r.held IS NOT TRUE AND EXISTS (SELECT FROM fence)",
-        "r.status = 'queued' AND EXISTS (SELECT FROM fence)",
+        "AND (r.held IS NOT TRUE OR (i.follows AND r.array_size IS NULL)))",
+        "AND (r.held IS NOT TRUE OR r.array_size IS NULL))",
         (f"{OF_JOBS}::test_a_plan_from_before_gives_a_held_job_nothing",),
     ),
     Mutant(
@@ -131,5 +135,77 @@ DEPENDENCIES = (
         "AND kind = 'job' AND user_id = coalesce(CAST(:user_id AS bigint), user_id);",
         "AND kind = 'job' AND coalesce(CAST(:user_id AS bigint), user_id) > 0;",
         (f"{OF_REST}::test_jobs_of_others_do_not_exist",),
+    ),
+    Mutant(
+        "a slot follows nothing",
+        "A job is promised no start before what it waits for ends at the latest",
+        CHAINS,
+        "found = search.find_slot(job, None, floor.at)",
+        "found = search.find_slot(job, None)",
+        (f"{OF_CHAINS}::test_slots_follow_whatever_jobs_do",),
+    ),
+    Mutant(
+        "a slot moves before what it follows",
+        "A slot that moves to an earlier time stays behind what its job waits for",
+        CHAINS,
+        "return search.move_earlier(job, slot[0], floor.at)",
+        "return search.move_earlier(job, slot[0])",
+        (f"{OF_CHAINS}::test_slots_follow_whatever_jobs_do",),
+    ),
+    Mutant(
+        "a slot is kept whatever it follows",
+        "A slot is given up when what its job waits for ends later",
+        CHAINS,
+        "if floor.sure <= start + _LATE and place.at < start + _LATE:",
+        "if place.at < start + _LATE:",
+        (f"{OF_CHAINS}::test_slots_follow_whatever_jobs_do",),
+    ),
+    Mutant(
+        "a slot waits for its job",
+        "GPUs don't stand idle in the slot of a job that is not released",
+        CHAINS,
+        "if floor.sure <= start + _LATE and place.at < start + _LATE:",
+        "if floor.sure <= start + _LATE:",
+        (f"{OF_CHAINS}::test_slots_follow_whatever_jobs_do",),
+    ),
+    Mutant(
+        "slots are looked at in queue order",
+        "What a slot follows is decided before it in one plan",
+        CHAINS,
+        "self.links.turns.add(job_id, (False, (0, 0, 0, job.seq)))",
+        "self.links.turns.add(job_id, (False, place.picture.queue.order(job)))",
+        (f"{OF_CHAINS}::test_slots_follow_whatever_jobs_do",),
+    ),
+    Mutant(
+        "slots that others follow make room",
+        "A slot that another follows is never moved to a later time",
+        "reservation_core/domain/planning/making_room.py",
+        "and not self._picture.is_followed(job_id)",
+        "and job_id",
+        (f"{OF_CHAINS}::test_a_slot_that_another_follows_makes_no_room",),
+    ),
+    Mutant(
+        "the ledger takes slots that begin too early",
+        "The database refuses a slot that begins before what its job waits for ends",
+        "migrations/versions/006x/0061_chain_slots.sql",
+        "WHERE a.id IS NULL OR lower(NEW.during) <",
+        "WHERE false AND lower(NEW.during) <",
+        (f"{IN_THE_LEDGER}::test_the_ledger_refuses_a_slot_that_begins_too_early",),
+    ),
+    Mutant(
+        "an extension breaks the promises behind it",
+        "An extension promises the jobs behind it other starts",
+        "reservation_core/usecases/jobs/extend.py",
+        "await promise_dependants_anew(uow, change)",
+        "_ = promise_dependants_anew",
+        (f"{IN_THE_LEDGER}::test_an_extension_promises_the_jobs_behind_it_other_starts",),
+    ),
+    Mutant(
+        "the planner knows only what a job first waited for",
+        "A job that waits for fewer others is promised an earlier start",
+        USE_CASE,
+        "await wake_planner_for(uow, fewer_needs)",
+        "_ = fewer_needs",
+        (f"{IN_THE_LEDGER}::test_a_job_that_waits_for_fewer_others_is_promised_a_start",),
     ),
 )

@@ -201,7 +201,7 @@ class JobViews:
     ) -> JobView:
         reservation = reservation_of(row._mapping, self._sealing)  # noqa: SLF001 -- public, by its documentation
         if row.status == "queued" and row.held and (left := still_open(after)):
-            reservation = replace(reservation, reason=waiting_reason(left))
+            reservation = replace(reservation, reason=waiting_reason(left, has_slot=row.slot_start is not None))
         elif row.wait_code is not None:
             again = f" {reservation.reason.detail}" if reservation.reason.code is ReasonCode.REQUEUED else ""
             reservation = replace(reservation, reason=Reason(ReasonCode(row.wait_code), row.wait_reason + again))

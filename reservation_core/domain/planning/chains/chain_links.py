@@ -107,16 +107,17 @@ class ChainLinks:
 
 def floor_of(job: Waiting, span_of: SpanOf, at: int) -> Floor:
     """From when on a job may start, by the latest ends of what it waits for."""
-    latest = Floor(at + OVERRUN, -FOREVER, None) if not job.needs else Floor(-FOREVER, -FOREVER, None)
-    for need in job.needs or ():
+    if not job.needs:
+        return Floor(at + OVERRUN, -FOREVER, None)
+    latest = sure = -FOREVER
+    last: Need | None = None
+    for need in job.needs:
         span = span_of(need.job)
         if span is None:
             return Floor(None, -FOREVER, need)
         time = span.start + need.beside if need.by_start else span.end
-        floor = Floor(time, time, need) if time > at else Floor(at + OVERRUN, -FOREVER, need)
-        latest = max(latest, floor, key=_at)
-    return latest
-
-
-def _at(floor: Floor) -> int:
-    return -FOREVER if floor.at is None else floor.at
+        sure = max(sure, time if time > at else -FOREVER)
+        time = time if time > at else at + OVERRUN
+        if time > latest:
+            latest, last = time, need
+    return Floor(latest, sure, last)

@@ -8,7 +8,7 @@ the reason; none while an end is not known.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from reservation_core.domain.calendar import length_micros
@@ -36,14 +36,13 @@ def plan_chain_slots(
     """Slots for jobs that wait for others, `promises` at most: of those that have to be looked at.
 
     The decision is applied to the pictures at once. Looks at `limit` jobs at most, at one at least, and at no more when
-    `enough` says so. Nothing while a job could still be started: those go first.
+    `enough` says so.
     """
-    pictures = [picture for picture in pictures if picture.dependants]
     places: list[_Place] = []
     for picture in pictures:
+        if not picture.dependants:
+            continue
         at = picture.catch_up(now)
-        if picture.pools.dirty or picture.queue.arrivals:
-            return SlotPlan([], more=True)
         for profile in picture.pools.profiles.values():
             profile.refresh()
         places.append(_Place(picture, SlotSearch(picture, at), at))
@@ -94,8 +93,9 @@ class _ChainPlan:
             turns.take_first()
             slot = self._decide(job, place)
             if slot is not None:
-                self.decided.pop(job_id, None)
-                self.decided[job_id] = slot
+                before = self.decided.pop(job_id, None)
+                because = slot.because if before is None else slot.because or before.because
+                self.decided[job_id] = replace(slot, because=because)
                 for dependant in self.links.dependants(job_id):
                     self._line_up(dependant)
         return False

@@ -1,14 +1,19 @@
 """Jobs that wait for others are promised a start that follows from the ends of these."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
+import pytest
+
+from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.jobs.asked_dependencies import DependencyWhen
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode
+from reservation_core.domain.plan import PlacedGpu, PlannedSlot
 from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.planning.planner import Planner
 from tests.integration.reservation_core.usecases.jobs.test_dependencies import dependent, end, settle_all
 from tests.integration.reservation_core.usecases.planning.test_slots import slot
-from tests.integration.reservation_core.usecases.world import LONGEST, World
+from tests.integration.reservation_core.usecases.world import ALLOWANCE, LONGEST, World, pod
 
 SUCCEEDED, ENDED, FAILED, STARTED = DependencyWhen
 HOUR = timedelta(hours=1)
@@ -18,7 +23,7 @@ async def settled(planner: Planner) -> None:
     """The planner has decided all that it can."""
     await planner.cycle()
     while await planner.give_slots():
-        pass
+        await planner.cycle()
 
 
 async def promised(world: World, job_id: str) -> datetime | None:
@@ -95,3 +100,107 @@ async def test_a_job_that_overruns_costs_the_one_behind_it_its_promise_and_no_mo
         start = moved
     [missed] = [event for event in await world.events(second) if event.kind == "start_promise_missed"]
     assert missed.data["because"] == f"It waits for {first} to end, which comes later than was planned."
+
+
+async def test_what_becomes_impossible_gives_its_slot_up(world: World) -> None:
+    first = await world.ran()
+    second = await dependent(world, {first: FAILED})
+    third = await dependent(world, {second: SUCCEEDED})
+    planner = await world.planner()
+    await settled(planner)
+    assert await begins(world, third) == await ends(world, second)
+    await end(world, first)
+    await settle_all(world)
+    await settled(planner)
+    for job in (second, third):
+        assert (await world.row(job)).reason.code is ReasonCode.DEPENDENCY_FAILED
+        assert await begins(world, job) is None
+    assert planner._picture is not None
+    assert planner._picture.common.ledger.slots == {}
+
+
+async def test_a_retry_of_the_first_job_moves_the_chain_and_says_so(world: World) -> None:
+    first = await world.ran(retries={"max": 1})
+    second = await dependent(world, {first: SUCCEEDED})
+    planner = await world.planner()
+    await settled(planner)
+    promise = await promised(world, second)
+    assert promise == await ends(world, first)
+    world.clock.go_on(timedelta(minutes=30))
+    await world.see(world.cluster.show(pod(first), PodPhase.FINISHED, exit_code=1))
+    await world.operate()
+    await world.see(world.cluster.show(pod(first), PodPhase.GONE))
+    await settled(planner)
+    await settled(planner)
+    assert (await world.row(first)).status is JobStatus.STARTING
+    assert await begins(world, second) == await ends(world, first)
+    assert await promised(world, second) == promise
+    [missed] = [event for event in await world.events(second) if event.kind == "start_promise_missed"]
+    assert first in missed.data["because"]
+
+
+async def test_a_job_after_a_start_is_promised_when_the_other_runs_at_the_latest(world: World) -> None:
+    runs = await world.ran(gpus=2, nodes=2)
+    first = await world.submitted(gpus=2)
+    second = await dependent(world, {first: STARTED}, gpus=2)
+    planner = await world.planner()
+    await settled(planner)
+    assert await begins(world, first) == await ends(world, runs)
+    assert await begins(world, second) == await promised(world, second) == await begins(world, first) + ALLOWANCE
+
+
+async def test_a_job_that_waits_for_fewer_others_is_promised_a_start(world: World) -> None:
+    first, other = await world.ran(), await world.ran(preemptible=True)
+    second = await dependent(world, {first: SUCCEEDED, other: ENDED})
+    planner = await world.planner()
+    await settle_all(world)
+    await settled(planner)
+    assert await promised(world, second) is None
+    await end(world, other)
+    await settle_all(world)
+    await settled(planner)
+    assert await begins(world, second) == await promised(world, second) == await ends(world, first)
+
+
+async def test_a_new_planner_knows_the_chain(world: World) -> None:
+    first = await world.ran()
+    second = await dependent(world, {first: SUCCEEDED})
+    third = await dependent(world, {second: SUCCEEDED})
+    await world.plan(slots=True)
+    before = await begins(world, third)
+    planner = await world.planner()
+    await settled(planner)
+    assert await begins(world, third) == before
+    world.clock.go_on(timedelta(minutes=10))
+    await end(world, first)
+    await settle_all(world)
+    await settled(planner)
+    assert (await world.row(second)).status is JobStatus.STARTING
+    assert await begins(world, third) == await ends(world, second) < before
+
+
+async def test_the_ledger_refuses_a_slot_that_begins_too_early(world: World) -> None:
+    first = await world.ran()
+    second = await dependent(world, {first: SUCCEEDED})
+    third = await dependent(world, {second: SUCCEEDED})
+    await world.plan(slots=True)
+    now = world.clock.now()
+    async with world.uow() as uow:
+        epoch = await uow.planning.acquire("test", timedelta(hours=1))
+    assert epoch is not None
+    free = "SELECT max(id) FROM gpus WHERE id NOT IN (SELECT gpu_id FROM allocations)"
+    gpu = (await world.sql(free)).scalar_one()
+    placed = (PlacedGpu(gpu, "any", 0, 0),)
+    start = await begins(world, third)
+    early = PlannedSlot(third, start - timedelta(seconds=1), start + HOUR, placed, promised_at=start, follows=True)
+    with pytest.raises(CalendarConflictError) as refused:
+        async with world.uow() as uow:
+            await uow.planning.commit_slots(epoch, [early], now)
+    assert f"before {second} is as far" in str(refused.value.__cause__)
+    async with world.uow() as uow:
+        assert await uow.planning.commit_slots(epoch, [replace(early, start=start)], now) == {third}
+    # Where nothing is known of the other's end, there is no slot behind it.
+    await world.sql("DELETE FROM allocations WHERE reservation_id = :id", id=second)
+    with pytest.raises(CalendarConflictError):
+        async with world.uow() as uow:
+            await uow.planning.commit_slots(epoch, [replace(early, start=start + 9 * HOUR, end=start + 10 * HOUR)], now)

@@ -9,15 +9,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.calendar import OVERRUN
+from reservation_core.domain.calendar import OVERRUN, to_micros
 from reservation_core.domain.changes import DependenciesMet, DependencyFailed
 from reservation_core.domain.jobs.asked_dependencies import DependencyState, DependencyWhen
 from reservation_core.domain.jobs.dependencies import KnownDependency, settle
 from reservation_core.domain.model import JobStatus
 from reservation_core.domain.plan import Commitment, Need, PlannedSlot, Start, Waiting
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
+from reservation_core.domain.planning.standings import BY_AREA
 from tests.examples import examples
-from tests.unit.reservation_core.domain.planning.worlds import T0, fits_at, is_free, job, node, snapshot
+from tests.unit.reservation_core.domain.planning.worlds import (
+    MINUTE,
+    T0,
+    at,
+    fits_at,
+    held,
+    is_free,
+    job,
+    node,
+    snapshot,
+)
 
 MANY = 1000
 PATIENCE = 200
@@ -215,7 +226,7 @@ class ChainWorld:
             if slot.because is not None:
                 assert not self.honest
                 life.missed.append(slot.because)
-            elif former is not None:
+            elif former is not None and (life.held or former.start > self.now):
                 assert slot.start < former.start
             elif not life.missed:
                 assert slot.start <= life.promise
@@ -279,3 +290,78 @@ def test_no_promise_is_missed_where_jobs_end_in_time(seed: int) -> None:
     left = [life for life in world.jobs.values() if not life.is_over]
     assert not [life for life in left if not life.held and world.has_place(life)]
     assert all(any(not world.jobs[job_id].is_over for job_id in life.after) for life in left if life.held)
+
+
+def test_a_slot_that_another_follows_makes_no_room() -> None:
+    """A short job could start now, if the one with a slot on its GPU moved to a later time within its promise."""
+    for followed in (False, True):
+        rows = [held("job-90", 1, 0, 30), held("job-91", 2, 0, 30)]
+        planner = CalendarPicture(snapshot([node("n0", 3, first_id=1)], rows, ()), slack=100 * MINUTE)
+        planner.set_orders(BY_AREA)
+        large = replace(job(1, 3, minutes=60), submitted_at=to_micros(T0))
+        planner.set_reservation(large.id, large, ())
+        decide_all(planner)
+        if followed:
+            behind = replace(job(2, 3, minutes=5), needs=(Need(large.id, by_start=False),))
+            planner.set_reservation(behind.id, behind, ())
+            decide_all(planner)
+        start = planner.common.ledger.slots[large.id]
+        short = replace(job(3, 1, minutes=40), submitted_at=to_micros(T0))
+        planner.set_reservation(short.id, short, ())
+        started = decide_all(planner)
+        assert ([one.id for one in started] == [short.id]) is not followed
+        assert (planner.common.ledger.slots[large.id] == start) is followed
+
+
+def decide_all(planner: CalendarPicture) -> list[Start]:
+    """All that is decided at T0."""
+    started = []
+    for _ in range(PATIENCE):
+        starts = planner.plan_starts(T0, MANY)
+        started += starts
+        plan = planner.plan_slots(T0, MANY, MANY)
+        if not (plan.more or plan.slots or starts):
+            return started
+    raise AssertionError("there is no end to planning")
+
+
+@pytest.mark.parametrize("size", [2, 1000])
+def test_a_chain_gets_all_its_slots_in_one_turn_of_bounded_batches(size: int) -> None:
+    """The last of the queue goes first in the chain, so that the order of the queue is against it."""
+    planner = CalendarPicture(snapshot([node("n0", 1, first_id=1)], (), ()))
+    for seq in range(1, size + 1):
+        one = job(seq, minutes=1, priority=seq)
+        needs = None if seq == 1 else (Need(f"job-{seq - 1}", by_start=False),)
+        planner.set_reservation(one.id, replace(one, needs=needs), ())
+    assert [start.id for start in planner.plan_starts(T0, MANY)] == ["job-1"]
+    batches = 0
+    more = True
+    while more:
+        plan = planner.plan_slots(T0, MANY, 100)
+        assert len(plan.slots) <= 100
+        more, batches = plan.more, batches + 1
+    slots = planner.common.ledger.slots
+    assert [slots[f"job-{seq}"][0] for seq in range(2, size + 1)] == [
+        to_micros(at(seq - 1)) for seq in range(2, size + 1)
+    ]
+    assert batches <= 2 + size // 50
+
+
+def test_no_more_jobs_are_promised_a_start_than_may_be() -> None:
+    planner = CalendarPicture(snapshot([node("n0", 1, first_id=1)], [held("job-0", 1, 0, 10)], ()))
+    for seq in range(1, 9):
+        one = replace(job(seq), needs=(Need("job-0", by_start=False),))
+        planner.set_reservation(one.id, one, ())
+    planner.plan_starts(T0, MANY)
+    assert len(planner.plan_slots(T0, 3, MANY).slots) == 3
+    assert planner.plan_slots(T0, 3, MANY).slots == []
+
+
+@pytest.mark.parametrize("preemptible", [True, False])
+def test_nothing_is_promised_after_a_preemptible_job(*, preemptible: bool) -> None:
+    rows = [replace(held("job-0", 1, 0, 10), preemptible=preemptible)]
+    planner = CalendarPicture(snapshot([node("n0", 1, first_id=1)], rows, ()))
+    behind = replace(job(1), needs=(Need("job-0", by_start=False),))
+    planner.set_reservation(behind.id, behind, ())
+    decide_all(planner)
+    assert (behind.id in planner.common.ledger.slots) is not preemptible
