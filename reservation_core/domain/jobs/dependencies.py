@@ -12,7 +12,8 @@ from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reason, Rea
 
 RELEASED = Reason(ReasonCode.SUBMITTED, "It waits for other jobs no longer, and will be planned in a moment.")
 
-_SLOT = "Its GPUs are kept from the estimated start on; it may start sooner."
+UNKNOWN_START = "Its start is known after that."
+KEPT_START = "Its GPUs are kept from the estimated start on; it may start sooner."
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +54,8 @@ def settle(dependencies: Sequence[KnownDependency]) -> DependenciesMet | Depende
     return None
 
 
-def waiting_reason(dependencies: Sequence[KnownDependency], *, has_slot: bool = False) -> Reason:
-    """Why a job is held that waits for these, at least one."""
+def waiting_reason(dependencies: Sequence[KnownDependency], start: str = UNKNOWN_START) -> Reason:
+    """Why a job is held that waits for these, at least one, with a sentence about its start."""
     gone = next((one for one in dependencies if one.state is DependencyState.IMPOSSIBLE), None)
     if gone is not None:
         detail = f"{gone.job} {_ended(gone.status)}, so this job can never start. It is cancelled in a moment."
@@ -62,8 +63,7 @@ def waiting_reason(dependencies: Sequence[KnownDependency], *, has_slot: bool = 
     left = still_open(dependencies) or dependencies
     first, others = left[0], len(left) - 1
     more = "" if not others else " and for 1 other job" if others == 1 else f" and for {others} other jobs"
-    start = _SLOT if has_slot else "Its start is known after that."
-    detail = f"It waits for {first.job} to {_verb(first.when)}{more}. {start}"
+    detail = f"It waits for {first.job} to {_verb(first.when)}{more}. {start}".rstrip()
     return Reason(ReasonCode.WAITING_FOR_JOBS, detail)
 
 

@@ -76,10 +76,20 @@ def held_outlook(after: Sequence[KnownDependency]) -> Outlook | None:
     return Outlook(RequestVerdict.ACCEPTED, reasons=(VerdictReason(reason.code, reason.detail),))
 
 
-def chained_outlook(view: PlanView, job: Waiting, held: Outlook, now: datetime) -> Outlook:
-    """The outlook of a job with `needs`, with the start that it would be promised, if that is known."""
+def chained_outlook(
+    view: PlanView, job: Waiting, after: Sequence[KnownDependency], held: Outlook, now: datetime
+) -> Outlook:
+    """The outlook of a `held` job with `needs`, with the start that it would be promised, if that is known."""
     run = DryRun(view, job, now)
-    return replace(held, starts_at=run.start, promised_at=run.promised_at)
+    if run.start is None:
+        return held
+    reason = waiting_reason(still_open(after), "")
+    return replace(
+        held,
+        starts_at=run.start,
+        promised_at=run.promised_at,
+        reasons=(VerdictReason(reason.code, reason.detail),),
+    )
 
 
 def job_outlook(

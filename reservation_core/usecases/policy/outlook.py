@@ -166,7 +166,7 @@ async def dry_run(
     view = await read_plan(uow, policy, {who.user_id: who.user}, terms, now, without=instead_of)
     if held is not None:
         dependant = replace(job, needs=needs)
-        return lambda: chained_outlook(view, dependant, held, now)
+        return lambda: chained_outlook(view, dependant, new.after, held, now)
     predict = await likely.read(uow) if terms.estimates else None
     position = await _position(uow, job, view, terms.beside, now, instead_of)
     types = [

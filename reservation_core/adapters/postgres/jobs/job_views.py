@@ -19,7 +19,13 @@ from reservation_core.adapters.postgres.jobs.dependencies import Dependencies
 from reservation_core.adapters.postgres.rows import allocated_gpu_of, reservation_of
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.domain.jobs.arrays import ArrayState, counts_of, shown_reason, shown_status
-from reservation_core.domain.jobs.dependencies import KnownDependency, still_open, waiting_reason
+from reservation_core.domain.jobs.dependencies import (
+    KEPT_START,
+    UNKNOWN_START,
+    KnownDependency,
+    still_open,
+    waiting_reason,
+)
 from reservation_core.domain.model import JobStatus, Reason, ReasonCode
 from reservation_core.ports.jobs.reservations import JobFilter, JobView, PredictedStart, SharedFilter
 
@@ -201,7 +207,9 @@ class JobViews:
     ) -> JobView:
         reservation = reservation_of(row._mapping, self._sealing)  # noqa: SLF001 -- public, by its documentation
         if row.status == "queued" and row.held and (left := still_open(after)):
-            reservation = replace(reservation, reason=waiting_reason(left, has_slot=row.slot_start is not None))
+            reservation = replace(
+                reservation, reason=waiting_reason(left, UNKNOWN_START if row.slot_start is None else KEPT_START)
+            )
         elif row.wait_code is not None:
             again = f" {reservation.reason.detail}" if reservation.reason.code is ReasonCode.REQUEUED else ""
             reservation = replace(reservation, reason=Reason(ReasonCode(row.wait_code), row.wait_reason + again))

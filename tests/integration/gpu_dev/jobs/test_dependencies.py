@@ -41,6 +41,13 @@ def test_jobs_run_one_after_another(system: System) -> None:
     explained = system.cli("explain", second).stdout
     assert f"{first} is running now." in explained
     assert f"See when {first} ends: gpu-dev explain {first}" in explained
+    held = job_of(system, second)
+    assert held["promised_start_at"] >= held["estimated_start_at"] >= job_of(system, first)["ends_at"]
+    starts = system.cli("explain", second).stdout
+    assert f", after {first} ends." in starts
+    assert "Promised start: " in starts
+    asked = system.cli("submit", "--test-only", "-g", "1", "-d", "5m", "--after", second, "--", "true")
+    assert "Would start by " in asked.stdout, asked.stderr
     assert "waiting_for_jobs" in system.cli("queue").stdout
     ran = system.cli("cancel", first)
     assert ran.returncode == 0, ran.stderr
