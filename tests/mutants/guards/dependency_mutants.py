@@ -174,7 +174,7 @@ DEPENDENCIES = (
         CHAINS,
         "self.links.turns.add(job_id, (False, (0, 0, 0, job.seq)))",
         "self.links.turns.add(job_id, (False, place.picture.queue.order(job)))",
-        (f"{OF_CHAINS}::test_slots_follow_whatever_jobs_do",),
+        (f"{OF_CHAINS}::test_what_a_slot_follows_is_decided_before_it",),
     ),
     Mutant(
         "slots that others follow make room",

@@ -365,3 +365,18 @@ def test_nothing_is_promised_after_a_preemptible_job(*, preemptible: bool) -> No
     planner.set_reservation(behind.id, behind, ())
     decide_all(planner)
     assert (behind.id in planner.common.ledger.slots) is not preemptible
+
+
+def test_what_a_slot_follows_is_decided_before_it() -> None:
+    """Both have to move, and the one behind stands before the other in the queue: a batch never has only half of it."""
+    planner = CalendarPicture(snapshot([node("n0", 4, first_id=1)], [held("a", 1, 0, 10), held("b", 2, 0, 10)], ()))
+    before = replace(job(1), needs=(Need("a", by_start=False),))
+    behind = replace(job(2, priority=5), needs=(Need(before.id, by_start=False), Need("b", by_start=False)))
+    for one in (before, behind):
+        planner.set_reservation(one.id, one, ())
+    decide_all(planner)
+    planner.set_reservation("a", None, [held("a", 1, 0, 15)])
+    planner.set_reservation("b", None, [held("b", 2, 0, 22)])
+    planner.plan_starts(T0, MANY)
+    decided = planner.plan_slots(T0, MANY, 2).slots
+    assert [(slot.id, slot.start) for slot in decided] == [(before.id, at(15)), (behind.id, at(25))]
