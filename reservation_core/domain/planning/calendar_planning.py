@@ -111,6 +111,7 @@ class CalendarPicture:
     def _put_dependant(self, job: Waiting) -> None:
         picture = self.of(job)
         picture.dependants[job.id] = job
+        picture.queue.owners.add(job.owner)
         if job.promised_at is not None:
             picture.queue.promises[job.id] = job.promised_at
         self._links.put(job)
