@@ -79,7 +79,8 @@ WHERE id = ANY(CAST(:ids AS text[])) AND status = 'queued' AND kind = 'job'
   AND (held IS NOT TRUE OR (array_size IS NULL AND booking_id IS NULL AND preemptible IS NOT TRUE));
 
 -- name: waiting_dependants
--- The first jobs, over all types, that wait for others and may have a slot, with what they still wait for.
+-- The jobs that wait for others and may have a slot, with what they still wait for: the first, over all types, and all
+-- that have a slot.
 SELECT id, gpus, nodes, gpu_type, preemptible, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq,
        version, avoid_nodes, user_id, booking_id, project, created_at, cpu_milli, memory_bytes,
        (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at, held,
@@ -88,7 +89,12 @@ SELECT id, gpus, nodes, gpu_type, preemptible, CAST(extract(epoch FROM duration)
 FROM reservations
 WHERE status = 'queued' AND held AND kind = 'job' AND array_size IS NULL AND booking_id IS NULL
   AND preemptible IS NOT TRUE
-ORDER BY line_priority, seq LIMIT :limit;
+  AND id IN ((SELECT id FROM reservations
+              WHERE status = 'queued' AND held AND kind = 'job' AND array_size IS NULL AND booking_id IS NULL
+                AND preemptible IS NOT TRUE
+              ORDER BY line_priority, seq LIMIT :limit)
+             UNION ALL
+             SELECT reservation_id FROM allocations WHERE planned);
 
 -- name: waiting_windows
 -- The first jobs of the queue of every requested type; one more than the window shows that there are more.
