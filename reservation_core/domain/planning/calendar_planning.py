@@ -19,7 +19,7 @@ from reservation_core.domain.plan import (
     by_reservation,
 )
 from reservation_core.domain.planning.booking_planning import BookingPool
-from reservation_core.domain.planning.chains.chain_links import ChainLinks, Span
+from reservation_core.domain.planning.chains.chain_links import ChainLinks, Span, late_by
 from reservation_core.domain.planning.chains.chain_slots import plan_chain_slots
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.slot_decisions import SlotPlan, late_starts, plan_slots
@@ -74,6 +74,7 @@ class CalendarPicture:
         self._freed = False
         for picture in (self.common, self.cpu_jobs):
             picture.is_followed = self._is_followed
+            picture.waits_for_end = self._links.waits_for_end
         for job in snapshot.dependants:
             picture = self.of(job)
             if job.id in picture.ledger.slots or job.id not in picture.ledger.by_reservation:
@@ -130,7 +131,8 @@ class CalendarPicture:
         for picture in (self.common, self.cpu_jobs):
             rows = picture.ledger.by_reservation.get(job_id)
             if rows and job_id not in picture.ledger.preemptible:
-                return Span(min(row[0] for _, row in rows), max(row[1] for _, row in rows))
+                late = late_by(picture.ledger, job_id, picture.at) if job_id in picture.ledger.due else 0
+                return Span(min(row[0] for _, row in rows) + late, max(row[1] for _, row in rows) + late)
         pool = self._bookings.get(self._booking_of.get(job_id, ""))
         within = () if pool is None else pool.rows.get(job_id, ())
         if not within or any(row.preemptible for row in within):

@@ -31,7 +31,8 @@ class Picture:
     One process, no threads. An earlier `now` than the last one counts as the last one. Promised starts are `slack`
     (microseconds) later than the slots that they are given with. Jobs start before the time `until`, and end by it.
 
-    `dependants` wait for other jobs and are not in the queue; `is_followed` says whether one has a slot after a job's.
+    `dependants` wait for other jobs and are not in the queue; `is_followed` says whether one has a slot after a job's,
+    `waits_for_end` whether one waits for the end of another job, at any distance.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Picture:
         self.at = -FOREVER
         self.dependants: dict[str, Waiting] = {}
         self.is_followed: Callable[[str], bool] = lambda _: False
+        self.waits_for_end: Callable[[str, str], bool] = lambda *_: False
 
     def set_nodes(self, nodes: Iterable[Node]) -> None:
         """Replace the inventory."""

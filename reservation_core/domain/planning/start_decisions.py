@@ -23,8 +23,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from heapq import heapify, heappop, heapreplace
 
-from reservation_core.domain.calendar import FOREVER, Row, length_micros, to_micros, to_moment
+from reservation_core.domain.calendar import FOREVER, GpuCalendar, Row, length_micros, to_micros, to_moment
 from reservation_core.domain.plan import Start, Waiting
+from reservation_core.domain.planning.chains.chain_links import IN_TIME
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.waiting_queue import Order, ShapeQueue
 from reservation_core.domain.pools.pool import Cost, Pool, Spots
@@ -203,6 +204,8 @@ class _Decisions:
         following = [start for calendar in calendars for start, _, _, other in calendar.rows if other != job.id]
         next_use = min((start for start in following if start > self._at), default=FOREVER)
         end = min(self._at + length_micros(job.length), next_use, self._picture.until)
+        if self._is_ended_for_dependant(job, next_use, calendars):
+            return False
         # The next that its owner was promised may begin on other GPUs as this slot ends.
         if end > slot_end and not self._picture.within_quotas(job, pool.gpu_type, self._at, end - self._at):
             end = slot_end
@@ -219,6 +222,15 @@ class _Decisions:
         self._set_slot_rows(job, ())
         self._start(job, pool, [(pool.nodes[position], masks[position]) for position in sorted(masks)], end)
         return True
+
+    def _is_ended_for_dependant(self, job: Waiting, next_use: int, calendars: list[GpuCalendar]) -> bool:
+        """Whether a late job would be ended for the slot of one that waits for its end: that slot is moved first."""
+        start = self._ledger.slots[job.id][0]
+        enough = self._at + length_micros(job.length) - IN_TIME
+        if self._at <= start + IN_TIME or next_use >= enough:
+            return False
+        next_jobs = {row[3] for calendar in calendars for row in calendar.rows if self._at < row[0] < enough}
+        return any(self._picture.waits_for_end(other, job.id) for other in next_jobs & self._picture.dependants.keys())
 
     def _start(self, job: Waiting, pool: Pool, spots: Spots, end: int) -> None:
         """Write a start into the picture."""

@@ -46,7 +46,8 @@ from reservation_core.ports.planning.planning import LostLeadershipError, PlanOu
 _FIRST = (-(2**31), 0)
 
 MOST_DEPENDANTS = 10_000
-"""So many jobs that wait for others are read at once, the first of the queue, and all with a slot; others as they change."""
+"""So many jobs that wait for others are read at once, the first of the queue, and all with a slot; others as they
+change."""
 
 CLEARED = "Its slot had to make room for a start that could not be postponed."
 """Why a slot is later than its promise, by default."""

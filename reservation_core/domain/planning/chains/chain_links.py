@@ -4,9 +4,14 @@ from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from reservation_core.domain.calendar import FOREVER, OVERRUN
+from reservation_core.domain.calendar import FOREVER, OVERRUN, length_micros
+from reservation_core.domain.jobs.promises import SLACK
 from reservation_core.domain.plan import Need, Waiting
+from reservation_core.domain.planning.open_rows import Ledger
 from reservation_core.domain.planning.waiting_queue import Order
+
+IN_TIME = length_micros(SLACK)
+"""So much later a start is in time: that much an end may be later, and so long a slot waits for the job."""
 
 
 class Span(NamedTuple):
@@ -65,6 +70,7 @@ class ChainLinks:
         self.news: set[str] = set()
         self.turns = Turns()
         self._needed_by: dict[str, set[str]] = {}
+        self._late: dict[str, int] = {}
 
     def put(self, job: Waiting) -> None:
         """Note a job with what it waits for now."""
@@ -95,6 +101,26 @@ class ChainLinks:
         if job_id in self.jobs:
             self.news.add(job_id)
 
+    def note_late(self, late: dict[str, int]) -> None:
+        """Note by how much the jobs are late whose slots have come."""
+        for job_id, by in late.items():
+            if self._late.get(job_id) != by:
+                self.note(job_id)
+        self._late = late
+
+    def waits_for_end(self, job_id: str, other: str) -> bool:
+        """Whether a job waits for the end of another, or for that of one that does."""
+        found = {job_id}
+        left = [job_id]
+        while left:
+            job = self.jobs.get(left.pop())
+            ends = {need.job for need in (job.needs or () if job is not None else ()) if not need.by_start}
+            if other in ends:
+                return True
+            left += ends - found
+            found |= ends
+        return False
+
     def note_all(self) -> None:
         """Look at all jobs again."""
         self.news.update(self.jobs)
@@ -105,19 +131,27 @@ class ChainLinks:
         return news
 
 
+def late_by(ledger: Ledger, job_id: str, at: int) -> int:
+    """By how much a job will start later than its slot, which has come: in steps, so that not each moment is another."""
+    late = at - ledger.slots[job_id][0]
+    return -(-late // OVERRUN) * OVERRUN if late > IN_TIME else 0
+
+
 def floor_of(job: Waiting, span_of: SpanOf, at: int) -> Floor:
     """From when on a job may start, by the latest ends of what it waits for."""
     if not job.needs:
         return Floor(at + OVERRUN, -FOREVER, None)
     latest = sure = -FOREVER
     last: Need | None = None
+    unknown: Need | None = None
     for need in job.needs:
         span = span_of(need.job)
         if span is None:
-            return Floor(None, -FOREVER, need)
+            unknown = unknown or need
+            continue
         time = span.start + need.beside if need.by_start else span.end
         sure = max(sure, time if time > at else -FOREVER)
         time = time if time > at else at + OVERRUN
         if time > latest:
             latest, last = time, need
-    return Floor(latest, sure, last)
+    return Floor(latest, sure, last) if unknown is None else Floor(None, sure, unknown)

@@ -11,17 +11,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from reservation_core.domain.calendar import length_micros
-from reservation_core.domain.jobs.promises import SLACK
 from reservation_core.domain.plan import PlannedSlot, Waiting
-from reservation_core.domain.planning.chains.chain_links import ChainLinks, Floor, SpanOf, floor_of
+from reservation_core.domain.planning.chains.chain_links import IN_TIME, ChainLinks, Floor, SpanOf, floor_of, late_by
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.slot_decisions import UNUSABLE, SlotPlan, SlotSearch, no_slot
 
 NOT_RELEASED = "What it waited for was over, but it was not released in time."
-
-_LATE = length_micros(SLACK)
-"""So much later a start is in time: that much an end may be later, and so long a slot waits for the job."""
 
 
 def plan_chain_slots(
@@ -39,14 +34,17 @@ def plan_chain_slots(
     `enough` says so.
     """
     places: list[_Place] = []
+    late: dict[str, int] = {}
     for picture in pictures:
+        at = picture.catch_up(now)
+        late |= {job_id: by for job_id in picture.ledger.due if (by := late_by(picture.ledger, job_id, at))}
         if not picture.dependants:
             continue
-        at = picture.catch_up(now)
         for profile in picture.pools.profiles.values():
             profile.refresh()
         places.append(_Place(picture, SlotSearch(picture, at), at))
         links.news.update(picture.ledger.due & picture.dependants.keys())
+    links.note_late(late)
     plan = _ChainPlan(links, span_of, places, promises)
     more = plan.look(limit, enough)
     return SlotPlan(list(plan.decided.values()), more)
@@ -149,7 +147,7 @@ def _broken(job: Waiting, floor: Floor, start: int, place: _Place) -> str | None
     """Why a job can't have its slot; None if it can."""
     if place.picture.pools.pool_of(job.id) is None:
         return UNUSABLE
-    if floor.sure <= start + _LATE and place.at < start + _LATE:
+    if floor.sure <= start + IN_TIME and place.at < start + IN_TIME:
         return None
     if floor.need is None:
         return NOT_RELEASED
