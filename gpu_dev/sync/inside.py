@@ -2,12 +2,15 @@
 
 Run as `python -I -S inside.py COMMAND…` in the folder, with the variables of a job. It needs nothing but the standard
 library. It gets the files, runs the command with its own standard streams and passes signals on, sends the files that
-are kept, and ends with the command's exit code.
+are kept, and ends with the command's exit code. Without a command, as for a session, it waits for a signal to end.
+
+In a container it is the first process: it has no parent, and gets the signals that are meant for the command.
 """
 
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -37,11 +40,16 @@ _JSON = "application/json"
 _BYTES = "application/octet-stream"
 _SILENCE_S = 60
 _PAUSES_S = (0.2, 0.5, 1, 2, 4, 8, 8, 15, 15, 30)
+AUTHORITIES = "authorities.pem"
+"""The certificates of authorities that were carried with this program; images often have none."""
+
+_FIRST = 1
 _NOT_STARTED = 126
 _NOT_FOUND = 127
 _SIGNALLED = 128
 _CLIENT_ERRORS = range(400, 500)
 _LATER = (429,)
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 _PASSED_ON = frozenset({
     signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGALRM, signal.SIGCONT, signal.SIGUSR1,
     signal.SIGUSR2,
@@ -64,6 +72,7 @@ class JobServer:
             raise NoFilesError(
                 "this server gives jobs no address of it; an administrator sets GPU_DEV_JOB_SERVER"
             ) from error
+        self._trusted = _trusted_authorities() if self._base.startswith("https:") else None
 
     def call(self, method: str, path: str, body: bytes | None = None, kind: str = _JSON) -> Any:
         """The JSON of an answer; repeated where it breaks off."""
@@ -105,7 +114,7 @@ class JobServer:
         for pause in (*_PAUSES_S, None):
             request = Request(self._base + path, body, headers, method=method)  # noqa: S310 - the server's own address
             try:
-                opened: IO[bytes] = urlopen(request, timeout=_SILENCE_S)  # noqa: S310
+                opened: IO[bytes] = urlopen(request, timeout=_SILENCE_S, context=self._trusted)  # noqa: S310
             except HTTPError as error:
                 why = _detail(error)
                 if error.code in _CLIENT_ERRORS and error.code not in _LATER:
@@ -118,6 +127,14 @@ class JobServer:
                 raise NoFilesError(why)
             time.sleep(pause)
         raise NoFilesError(why)
+
+
+def _trusted_authorities() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    carried = Path(__file__).parents[2] / AUTHORITIES
+    if carried.is_file():
+        context.load_verify_locations(carried)
+    return context
 
 
 def _detail(error: HTTPError) -> str:
@@ -194,9 +211,14 @@ def _data(folder: Path, entries: Sequence[FolderEntry], missing: set[str]) -> It
 def run_command(command: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run the command, pass signals on, and return its exit code, 128 and the number for a signal.
 
-    What the parent sends, it sends to the whole group, and so to the command, too: that is not passed on once more.
+    What a parent sends, it sends to the whole group, and so to the command, too: that is not passed on once more.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED_ON, signal.SIGCHLD})
+    if not command:
+        _say("The folder is complete.")
+        while signal.sigwait({*_PASSED_ON, signal.SIGCHLD}) not in _ENDING:
+            _reap(None)
+        return 0
     try:
         child = subprocess.Popen(
             command,
@@ -209,11 +231,25 @@ def run_command(command: Sequence[str], environ: Mapping[str, str]) -> int:
     except OSError as error:
         _say(f"The command {command[0]} could not be started: {error.strerror}. Correct the job and submit it again.")
         return _NOT_STARTED
-    while (code := child.poll()) is None:
+    while (code := _reap(child)) is None:
         came = signal.sigwaitinfo({*_PASSED_ON, signal.SIGCHLD})
-        if came.si_signo != signal.SIGCHLD and came.si_pid != os.getppid():
+        if came.si_signo != signal.SIGCHLD and (os.getpid() == _FIRST or came.si_pid != os.getppid()):
             child.send_signal(came.si_signo)
     return code if code >= 0 else _SIGNALLED - code
+
+
+def _reap(child: "subprocess.Popen[bytes] | None") -> int | None:
+    """Reap all ended children, as the first process of a container has to; the exit code of `child` once it ended."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return None if child is None else child.poll()
+        if pid == 0:
+            return None
+        if child is not None and pid == child.pid:
+            child.returncode = os.waitstatus_to_exitcode(status)
+            return child.returncode
 
 
 def _say(text: str) -> None:
@@ -223,6 +259,9 @@ def _say(text: str) -> None:
 def main() -> int:
     """Run from the first file to the last."""
     folder = Path.cwd()
+    if os.getpid() == _FIRST:  # which a signal without a handler does not end
+        for number in _ENDING:
+            signal.signal(number, lambda number, _frame: sys.exit(_SIGNALLED + number))
     try:
         server = JobServer(os.environ)
         kept = bring_files(server, folder)
