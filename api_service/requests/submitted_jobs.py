@@ -84,8 +84,7 @@ async def _unknown_files(
     body: JobSubmit, asked: JobSyncAsked, caller: Principal, services: Services, now: datetime
 ) -> list[DomainError]:
     try:
-        has_command = bool(body.workload.command)
-        refuse_files(services.settings.cluster, has_command=has_command, working_dir=body.workload.working_dir)
+        refuse_files(services.settings, working_dir=body.workload.working_dir)
         if asked.folder is not None:
             async with services.runtime.uow() as uow:
                 await use_folder(uow, caller.user_id, asked.folder, now)

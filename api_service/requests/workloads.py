@@ -4,7 +4,7 @@ from typing import assert_never
 
 from api_service.services import Services
 from reservation_core.domain.errors import DomainError, NoDisksError, NoFilesError, NoImagesError, NoSuchTypeError
-from reservation_core.runtime.settings.components import ClusterKind, CommonSettings
+from reservation_core.runtime.settings.components import ClusterKind, CommonSettings, GraceSettings
 from reservation_core.usecases.disks.snapshots import CopyRules
 
 
@@ -22,20 +22,23 @@ def refuse_image(cluster: ClusterKind) -> None:
             assert_never(cluster)
 
 
-def refuse_files(cluster: ClusterKind, *, has_command: bool, working_dir: str | None) -> None:
+def refuse_files(settings: GraceSettings, *, working_dir: str | None) -> None:
     """Return where a job can have files. Raises NoFilesError."""
-    match cluster:
+    match settings.cluster:
         case ClusterKind.LOCAL:
             pass
         case ClusterKind.KUBERNETES:
-            raise NoFilesError(
-                "This server runs jobs on Kubernetes, where jobs can't get folders yet. Leave out `sync`, and put the "
-                "files into the image or on a volume."
-            )
+            unset = {
+                "GPU_DEV_KUBERNETES__FILES_IMAGE": settings.kubernetes.files_image,
+                "GPU_DEV_JOB_SERVER": settings.job_server,
+            }
+            if missing := [name for name, value in unset.items() if value is None]:
+                raise NoFilesError(
+                    f"This server can't give jobs files: its administrator has not set {' and '.join(missing)}. "
+                    "Leave out `sync`, and put the files into the image or on a volume."
+                )
         case _:
-            assert_never(cluster)
-    if not has_command:
-        raise NoFilesError("A session gets no folder: copy files into it with `gpu-dev cp`, or give the job a command.")
+            assert_never(settings.cluster)
     if working_dir is not None:
         raise NoFilesError("A job with files works in their folder. Leave out the working directory.")
 

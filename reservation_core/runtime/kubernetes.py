@@ -61,6 +61,7 @@ def cluster_rules(settings: CommonSettings) -> ClusterRules:
         scheduler_name=kubernetes.scheduler_name,
         default_image=kubernetes.default_image,
         session_tools_image=kubernetes.session_tools_image,
+        files_image=kubernetes.files_image,
         defaults=defaults,
         extension_room=timedelta(seconds=kubernetes.extension_room_s),
         resource_name=gpu.resource_names[0],

@@ -34,6 +34,13 @@ http://api-service.{{ include "gpu-dev-server.cp" . }}.svc:{{ int .Values.apiSer
 - {name: GPU_DEV_APPS_HOST, value: {{ . | quote }}}
 {{- end }}
 {{- end }}
+{{- $server := "GPU_DEV_JOB_SERVER" }}
+{{- if not (or (hasKey .Values.settings $server) (hasKey .Values.apiService.settings $server)) }}
+{{- with get .Values.reservationProcessor.settings $server | default (include "gpu-dev-server.jobServer" .) }}
+- {name: {{ $server }}, value: {{ . | quote }}}
+{{- end }}
+{{- end }}
+{{- include "gpu-dev-server.filesEnv" (list . .Values.apiService.settings) }}
 {{- if .Values.apiService.policy }}
 - {name: GPU_DEV_POLICY_FILE, value: /api-configuration/policy.toml}
 {{- end }}

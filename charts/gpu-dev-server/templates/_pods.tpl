@@ -97,10 +97,21 @@ availability-updater,postgres-backup,reservation-expiry
 {{- with include "gpu-dev-server.jobServer" . }}
 - {name: GPU_DEV_JOB_SERVER, value: {{ . | quote }}}
 {{- end }}
+{{- include "gpu-dev-server.filesEnv" (list . .Values.reservationProcessor.settings) }}
 {{- $tools := "GPU_DEV_KUBERNETES__SESSION_TOOLS_IMAGE" }}
 {{- if not (or (hasKey .Values.settings $tools) (hasKey .Values.reservationProcessor.settings $tools)) }}
 {{- with .Values.sessions.toolsImage }}
 - {name: {{ $tools }}, value: {{ . | quote }}}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The image from which jobs get the program for their files: (list . settings). */}}
+{{- define "gpu-dev-server.filesEnv" -}}
+{{- $name := "GPU_DEV_KUBERNETES__FILES_IMAGE" }}
+{{- with index . 0 }}
+{{- if and .Values.files.enabled (not (or (hasKey .Values.settings $name) (hasKey (index $ 1) $name))) }}
+- {name: {{ $name }}, value: {{ include "gpu-dev-server.image" (list . .Values.reservationProcessor.image) | quote }}}
 {{- end }}
 {{- end }}
 {{- end }}

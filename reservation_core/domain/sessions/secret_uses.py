@@ -18,7 +18,7 @@ FILES_VARIABLE: Final = "GPU_DEV_SECRET_FILES"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _PATH = re.compile(r"/[A-Za-z0-9._/@%+=,-]{1,1023}")
 _LONGEST_PART = 255
-_OURS = ("/dev", "/opt/gpu-dev", "/proc", "/sys")
+_OURS = ("/dev", "/gpu-dev", "/opt/gpu-dev", "/proc", "/sys")
 
 
 @dataclass(frozen=True, slots=True)

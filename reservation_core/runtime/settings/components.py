@@ -180,6 +180,8 @@ class GraceSettings(StartSettings):
     """Settings of the planner, and of the API, which says what the planner would do: they must be alike."""
 
     end_grace_s: Seconds = 10
+    # The API's address for programs in jobs, which extend their job and pass its files; there it is GPU_DEV_JOB_SERVER.
+    job_server: Annotated[str, Field(pattern=r"^https?://\S+$", max_length=300)] | None = None
     release_s: Annotated[float, Field(ge=0, le=3600)] | None = None  # after the grace, until pods are seen to be gone
     promises: Annotated[int, Field(ge=0, le=100_000)] = (
         10_000  # the number of waiting jobs that get a slot in the calendar; while preemptible jobs run, 1 at least
@@ -314,8 +316,6 @@ class ApiSettings(GraceSettings, WaitlistSettings, SessionSettings):
 class ProcessorSettings(GraceSettings, EndSettings, KeepingSettings):
     """The reservation processor."""
 
-    # The API's address for programs in jobs, which extend their job there; in jobs it is GPU_DEV_JOB_SERVER.
-    job_server: Annotated[str, Field(pattern=r"^https?://\S+$", max_length=300)] | None = None
     health_listen: HealthListen = None  # a processor within `make up` uses the API's
     cron_jobs: CronJobs = ()  # in the pod's own namespace: /metrics shows when they last succeeded
     lease_s: Seconds = 3

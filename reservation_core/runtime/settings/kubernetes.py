@@ -21,6 +21,9 @@ class KubernetesSettings(Section):
     default_image: str | None = None  # for jobs without an image
     # The image `session-tools`, which puts sftp-server, scp and rsync beside sessions whose images lack them.
     session_tools_image: str | None = None
+    # An image of this server, such as that of the processor: jobs get from it the program that brings and keeps files.
+    # None: jobs have no files.
+    files_image: Annotated[str, Field(min_length=1, max_length=500)] | None = None
     pod_defaults: Path | None = None  # YAML: tolerations, runtimeClassName, imagePullSecrets, volumes …
     request_timeout_s: Seconds = 30  # for one attempt
     call_limit_s: Seconds = 40  # for a call with all attempts and the wait for its turn

@@ -53,6 +53,7 @@ from reservation_core.adapters.kubernetes.pods.marks import (
     pod_name_of,
 )
 from reservation_core.adapters.kubernetes.pods.pod_statuses import has_final_phase, is_finished, read_pod_status
+from reservation_core.adapters.kubernetes.pods.secret_objects import has_secret
 from reservation_core.domain.cards.node_reports import NodeReport
 from reservation_core.domain.model import PodName, PodPhase, PodSpec, PodStatus, Reason
 from reservation_core.ports.clock import Clock
@@ -162,7 +163,7 @@ class KubernetesCluster:
         if is_new:
             about = self._regarding(str(spec.name), _identity(made).uid)
             self._events.created(spec, about, self._rules.pods.attach)
-        if spec.secrets:
+        if has_secret(spec):
             await put_secret(self._transport, self._namespace, spec, _identity(made).uid)
         if spec.pods > 1 and spec.name.rank == 0:
             service = build_service(spec, self._rules.pods, _identity(made).uid)

@@ -13,6 +13,14 @@ from functools import lru_cache
 from math import ceil
 from typing import Any, assert_never
 
+from reservation_core.adapters.kubernetes.pods.added_programs import (
+    command_with_files,
+    file_variables,
+    is_with_files,
+    program_containers,
+    program_mounts,
+    program_volumes,
+)
 from reservation_core.adapters.kubernetes.pods.disk_volumes import disk_mounts, disk_variables, disk_volumes
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach, GpuPin
 from reservation_core.adapters.kubernetes.pods.image_names import is_image_reference
@@ -22,14 +30,11 @@ from reservation_core.adapters.kubernetes.pods.quantities import format_bytes, f
 from reservation_core.adapters.kubernetes.pods.secret_objects import secret_mounts, secret_variables, secret_volumes
 from reservation_core.domain.model import PodName, PodSpec, Reason, ReasonCode
 from reservation_core.domain.request_terms import MILLI, Share
+from reservation_core.domain.sync.files_program import FOLDER_PATH
 from reservation_core.ports.cluster import PodRefusedError
 
 CONTAINER = "workload"
 """The container of every job pod whose state, exit code and log count."""
-
-TOOLS_VOLUME = "gpu-dev-session-tools"
-TOOLS_PATH = "/opt/gpu-dev"
-"""Where sessions find sftp-server, scp and rsync, in `bin`."""
 
 GPU_UUID = re.compile(r"(GPU|MIG)-[A-Za-z0-9][A-Za-z0-9._/-]{0,99}")
 """A UUID that may be written to NVIDIA_VISIBLE_DEVICES: words such as `all` must never pass as a UUID."""
@@ -56,7 +61,8 @@ class PodRules:
 
     `extension_room` is added to the deadline in activeDeadlineSeconds, which Kubernetes can shorten but not extend.
     `resource_name` is requested with `device-plugin` on nodes whose resource is unknown. An init container with
-    `session_tools_image` puts sftp-server, scp and rsync beside sessions.
+    `session_tools_image` puts sftp-server, scp and rsync beside sessions, one with `files_image` the program that gives
+    jobs their files.
     """
 
     namespace: str
@@ -65,6 +71,7 @@ class PodRules:
     scheduler_name: str = "default-scheduler"
     default_image: str | None = None
     session_tools_image: str | None = None
+    files_image: str | None = None
     defaults: PodDefaults = field(default_factory=PodDefaults)
     extension_room: timedelta = timedelta(days=30)
     resource_name: str = "nvidia.com/gpu"
@@ -73,9 +80,10 @@ class PodRules:
 def build_pod(spec: PodSpec, rules: PodRules, now: datetime) -> dict[str, Any]:
     """The Pod object for one rank of a reservation.
 
-    Raises PodRefusedError without a valid image name, for text that no process can receive, and for GPUs without UUIDs
-    where pods get GPUs by UUID.
+    Raises PodRefusedError without a valid image name, for text that no process can receive, for GPUs without UUIDs
+    where pods get GPUs by UUID, and for files where no image brings their program.
     """
+    programs = program_containers(spec, rules.session_tools_image, rules.files_image)
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -91,9 +99,9 @@ def build_pod(spec: PodSpec, rules: PodRules, now: datetime) -> dict[str, Any]:
             "activeDeadlineSeconds": _seconds(spec.deadline - now + rules.extension_room),
             "terminationGracePeriodSeconds": _seconds(spec.grace),
             **_alike(rules),
-            **_init_containers(spec, rules),
-            "containers": [_container(spec, rules)],
-            "volumes": _volumes(spec, rules),
+            **({"initContainers": programs} if programs else {}),
+            "containers": [_container(spec, rules, has_programs=bool(programs))],
+            "volumes": _volumes(spec, rules, has_programs=bool(programs)),
         },
     }
 
@@ -194,8 +202,8 @@ def _tolerations(defaults: PodDefaults) -> list[dict[str, Any]]:
     ]
 
 
-def _container(spec: PodSpec, rules: PodRules) -> dict[str, Any]:
-    command = spec.workload.command or SESSION_COMMAND
+def _container(spec: PodSpec, rules: PodRules, *, has_programs: bool) -> dict[str, Any]:
+    command = command_with_files(spec) if is_with_files(spec) else spec.workload.command or SESSION_COMMAND
     container: dict[str, Any] = {
         "name": CONTAINER,
         "image": _image(spec, rules),
@@ -212,34 +220,15 @@ def _container(spec: PodSpec, rules: PodRules) -> dict[str, Any]:
             {"name": SHM_VOLUME, "mountPath": SHM_PATH},
             *secret_mounts(spec),
             *disk_mounts(spec),
-            *([{"name": TOOLS_VOLUME, "mountPath": TOOLS_PATH, "readOnly": True}] if _has_tools(spec, rules) else []),
+            *program_mounts(spec, has_programs=has_programs),
             *(mount.model_dump(exclude_none=True, exclude_defaults=True) for mount in rules.defaults.volumeMounts),
         ],
     }
-    if spec.workload.working_dir is not None:
+    if is_with_files(spec):
+        container["workingDir"] = FOLDER_PATH
+    elif spec.workload.working_dir is not None:
         container["workingDir"] = _text(spec.workload.working_dir, "the working directory")
     return container
-
-
-def _has_tools(spec: PodSpec, rules: PodRules) -> bool:
-    return rules.session_tools_image is not None and not spec.workload.command
-
-
-def _init_containers(spec: PodSpec, rules: PodRules) -> dict[str, Any]:
-    """The container that copies the tools of sessions, with next to no resources of its own."""
-    if not _has_tools(spec, rules):
-        return {}
-    container = {
-        "name": "session-tools",
-        "image": rules.session_tools_image,
-        "resources": {
-            "requests": {"cpu": "10m", "memory": "32Mi"},
-            "limits": {"memory": "128Mi"},
-        },
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-        "volumeMounts": [{"name": TOOLS_VOLUME, "mountPath": "/tools"}],
-    }
-    return {"initContainers": [container]}
 
 
 def _image(spec: PodSpec, rules: PodRules) -> str:
@@ -261,7 +250,7 @@ def _image(spec: PodSpec, rules: PodRules) -> str:
 
 def _environment(spec: PodSpec, rules: PodRules) -> dict[str, str]:
     """The administrator's variables, then the job's, then those for its GPUs; later ones win."""
-    secret = {secret.use.env for secret in spec.secrets}
+    secret = {variable["name"] for variable in secret_variables(spec)}
     env = {variable.name: variable.value for variable in rules.defaults.env if variable.name not in secret}
     for name, value in spec.env:
         if not _ENV_NAME.fullmatch(name):
@@ -269,7 +258,9 @@ def _environment(spec: PodSpec, rules: PodRules) -> dict[str, str]:
                 ReasonCode.START_FAILED,
                 f"{name[:200]!r} can't be a variable's name. Submit the job again with names of letters, digits and _.",
             )
-        env[name] = _text(value, f"the variable {name}")
+        if name not in secret:
+            env[name] = _text(value, f"the variable {name}")
+    env |= file_variables(spec)
     for name in (_VISIBLE, _RUNTIME_VISIBLE):
         env.pop(name, None)
     if not spec.gpu_indices:
@@ -353,7 +344,7 @@ def _total(share: ResourceShare, gpus: int) -> Mapping[str, str]:
     return {kind: amount for kind, amount in amounts.items() if amount != "0"}
 
 
-def _volumes(spec: PodSpec, rules: PodRules) -> list[dict[str, Any]]:
+def _volumes(spec: PodSpec, rules: PodRules, *, has_programs: bool) -> list[dict[str, Any]]:
     defaults = rules.defaults
     # Frameworks share batches through /dev/shm, and the default 64 MiB are too small for that.
     memory: dict[str, Any] = {"medium": "Memory"}
@@ -362,8 +353,7 @@ def _volumes(spec: PodSpec, rules: PodRules) -> list[dict[str, Any]]:
     elif defaults.shm_size is not None:
         memory["sizeLimit"] = defaults.shm_size
     own: list[dict[str, Any]] = [{"name": SHM_VOLUME, "emptyDir": memory}]
-    if _has_tools(spec, rules):
-        own.append({"name": TOOLS_VOLUME, "emptyDir": {"sizeLimit": "64Mi"}})
+    own += program_volumes(spec, has_programs=has_programs)
     asked = [*secret_volumes(spec), *disk_volumes(spec)]
     return [*own, *asked, *(volume.model_dump(exclude_none=True) for volume in defaults.volumes)]
 

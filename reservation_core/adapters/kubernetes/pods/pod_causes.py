@@ -159,6 +159,16 @@ def cause_of_node_rejection(pod: Mapping[str, Any]) -> Reason | None:
     return Reason(ReasonCode.START_FAILED, f"The node did not accept the pod{message} {_AGAIN}")
 
 
+def cause_of_preparation(terminated: Mapping[str, Any]) -> Reason | None:
+    """Why an init container failed, before which nothing of the job ran; None where none did."""
+    code = exit_code_of(terminated)
+    if code is None:
+        return None
+    message = quoted(terminated.get("message"))
+    what = f"The pod could not be prepared for the job, as an init container ended with exit code {code}"
+    return Reason(ReasonCode.START_FAILED, f"{what}{message} {_AGAIN} If that does not help, tell an administrator.")
+
+
 def cause_of_exit(terminated: Mapping[str, Any]) -> Reason | None:
     """Why a container ended; None where its exit code is the whole answer."""
     word, message = terminated.get("reason"), quoted(terminated.get("message"))

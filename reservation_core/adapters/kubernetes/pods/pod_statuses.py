@@ -16,6 +16,7 @@ from reservation_core.adapters.kubernetes.pods.pod_causes import (
     cause_of_exit,
     cause_of_node_rejection,
     cause_of_pod_status,
+    cause_of_preparation,
     cause_of_unschedulable,
     cause_of_waiting,
     condition,
@@ -28,6 +29,7 @@ from reservation_core.domain.model import PodPhase, PodStatus, Reason, ReasonCod
 _OVER = ("Succeeded", "Failed")
 _FIRST_YEAR = 1971  # the API writes unset times as year 1 or 1970
 _SIGNALLED = 128
+_INITIALIZING = "PodInitializing"
 _DELETED = Reason(
     ReasonCode.POD_DELETED, "Somebody deleted the job's pod in the cluster. Submit the job again, and ask who did it."
 )
@@ -46,7 +48,7 @@ def read_pod_status(pod: Mapping[str, Any]) -> PodStatus | None:
     if cause_of_end is not None and cause_of_end.code is ReasonCode.START_FAILED:
         started_at = None
     over = phase is PodPhase.FINISHED
-    waiting = as_mapping(state.get("waiting")) if phase is PodPhase.PENDING else {}
+    waiting = _waiting(pod, state) if phase is PodPhase.PENDING else {}
     return PodStatus(
         name=name,
         phase=phase,
@@ -90,7 +92,7 @@ def _reason(
 ) -> Reason | None:
     match phase:
         case PodPhase.PENDING:
-            waiting = as_mapping(state.get("waiting"))
+            waiting = _waiting(pod, state)
             return cause_of_pod_status(pod) or _leaving(pod) or cause_of_waiting(waiting) or cause_of_unschedulable(pod)
         case PodPhase.RUNNING:
             return cause_of_pod_status(pod) or _leaving(pod)
@@ -117,7 +119,7 @@ def _end(pod: Mapping[str, Any], ended: Mapping[str, Any], started_at: datetime 
         return None
     cause = cause_of_pod_status(pod) or cause_of_exit(ended) or cause_of_disruption(pod)
     if cause is None and started_at is None:
-        cause = cause_of_node_rejection(pod)
+        cause = cause_of_node_rejection(pod) or cause_of_preparation(_ended_before(pod))
     if cause is None and exit_code_of(ended) == 0:
         detail = "The command ended with exit code 0, but the cluster says that its pod failed. Look at the job's log."
         cause = Reason(ReasonCode.POD_LOST, detail)
@@ -157,6 +159,29 @@ def _workload_state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     named = [container_status for container_status in statuses if container_status.get("name") == CONTAINER]
     state = as_mapping((named or statuses or [{}])[0].get("state"))
     return {kind: what for kind, what in state.items() if isinstance(what, Mapping)}
+
+
+def _waiting(pod: Mapping[str, Any], state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the workload's container waits for; an init container that can't start keeps it waiting."""
+    for before in _init_states(pod):
+        waiting = as_mapping(before.get("waiting"))
+        if waiting.get("reason") not in (None, _INITIALIZING):
+            return waiting
+    return as_mapping(state.get("waiting"))
+
+
+def _ended_before(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """How the init container ended that failed; empty if none did."""
+    for before in _init_states(pod):
+        ended = as_mapping(before.get("terminated"))
+        if exit_code_of(ended) not in (None, 0):
+            return ended
+    return {}
+
+
+def _init_states(pod: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for container_status in as_list(as_mapping(pod.get("status")).get("initContainerStatuses")):
+        yield as_mapping(as_mapping(container_status).get("state"))
 
 
 def _states(status: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

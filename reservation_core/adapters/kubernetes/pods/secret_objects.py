@@ -8,11 +8,18 @@ from typing import Any
 
 from reservation_core.adapters.kubernetes.pods.marks import attempt_labels
 from reservation_core.domain.model import PodSpec
+from reservation_core.domain.sessions.job_tokens import TOKEN_VARIABLE
 from reservation_core.domain.sessions.secret_uses import FILES_VARIABLE
 
 _VOLUME = "gpu-dev-secrets"
 # A pod runs as one user, which the administrator's settings choose, and the volume belongs to root.
 _READABLE = 0o444
+_TOKEN = "_job-token"  # noqa: S105 - a key that no secret of a user can have
+
+
+def has_secret(spec: PodSpec) -> bool:
+    """Whether a pod has a Secret."""
+    return bool(spec.secrets) or _token(spec) is not None
 
 
 def secret_name(spec: PodSpec) -> str:
@@ -22,6 +29,9 @@ def secret_name(spec: PodSpec) -> str:
 
 def build_secret(spec: PodSpec, namespace: str, owner_uid: str) -> dict[str, Any]:
     """The Secret of a pod whose uid is known, which makes the cluster delete it with the pod."""
+    values = {secret.use.name: secret.value for secret in spec.secrets}
+    if (token := _token(spec)) is not None:
+        values[_TOKEN] = token
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -32,19 +42,18 @@ def build_secret(spec: PodSpec, namespace: str, owner_uid: str) -> dict[str, Any
             "labels": attempt_labels(spec.name),
             "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": str(spec.name), "uid": owner_uid}],
         },
-        "data": {secret.use.name: base64.b64encode(secret.value.encode()).decode() for secret in spec.secrets},
+        "data": {name: base64.b64encode(value.encode()).decode() for name, value in values.items()},
     }
 
 
 def secret_variables(spec: PodSpec) -> list[dict[str, Any]]:
     """The variables of the container that are secrets; the node's kubelet reads their values."""
+    named = [(secret.use.env, secret.use.name) for secret in spec.secrets if secret.use.env is not None]
+    if _token(spec) is not None:
+        named.append((TOKEN_VARIABLE, _TOKEN))
     variables: list[dict[str, Any]] = [
-        {
-            "name": secret.use.env,
-            "valueFrom": {"secretKeyRef": {"name": secret_name(spec), "key": secret.use.name}},
-        }
-        for secret in spec.secrets
-        if secret.use.env is not None
+        {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret_name(spec), "key": key}}}
+        for variable, key in named
     ]
     if _has_files(spec):
         variables.append({"name": FILES_VARIABLE, "value": ""})
@@ -67,6 +76,11 @@ def secret_volumes(spec: PodSpec) -> list[dict[str, Any]]:
     keys = sorted({secret.use.name for secret in spec.secrets if secret.use.path is not None})
     items = [{"key": key, "path": key} for key in keys]
     return [{"name": _VOLUME, "secret": {"secretName": secret_name(spec), "defaultMode": _READABLE, "items": items}}]
+
+
+def _token(spec: PodSpec) -> str | None:
+    """The token that passes a job's files, and so is no part of a pod that others may read. None: the pod has none."""
+    return dict(spec.env).get(TOKEN_VARIABLE) if spec.workload.sync is not None else None
 
 
 def _has_files(spec: PodSpec) -> bool:

@@ -184,12 +184,10 @@ async def test_what_is_out_of_bounds_is_refused_by_name(alice: httpx.AsyncClient
 
 
 async def test_a_job_that_can_have_no_files_is_refused(alice: httpx.AsyncClient) -> None:
-    for workload, said in (
-        ({}, "A session gets no folder"),
-        ({"command": ["x"], "working_dir": "/"}, "works in their"),
-    ):
+    for command in (["x"], []):
+        workload = {"command": command, "working_dir": "/"}
         refused = await alice.post("/v1/jobs", json={**JOB, "workload": workload, "sync": {"fetch": ["a"]}})
-        assert (refused.status_code, said in refused.json()["detail"]) == (422, True), refused.text
+        assert (refused.status_code, "works in their" in refused.json()["detail"]) == (422, True), refused.text
 
 
 @pytest.fixture
@@ -219,7 +217,7 @@ async def test_bounds_hold_also_for_many_at_once(bounded: FastAPI, calling: Call
         assert [answer.status_code for answer in answers] == [200, 200, 422]
         assert "no room" in answers[2].json()["detail"]
         refused = await client.post("/v1/jobs", json={**JOB, "sync": {"fetch": ["a"]}})
-        assert (refused.status_code, "on Kubernetes" in refused.json()["detail"]) == (422, True)
+        assert (refused.status_code, "GPU_DEV_JOB_SERVER" in refused.json()["detail"]) == (422, True)
 
 
 async def test_two_clients_send_the_same_at_once(alice: httpx.AsyncClient, runtime: Runtime) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from reservation_core.adapters.kubernetes.pods.built_pods import PodRules
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach, GpuPin
 from reservation_core.domain.model import PodName, PodSpec, PodWorkload
+from reservation_core.domain.sync.job_sync import JobSync
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 RULES = PodRules(namespace="gpu-dev", extension_room=timedelta(hours=1))
@@ -47,6 +48,12 @@ GANG = replace(
         ("MASTER_ADDR", "job-7f3k9q-2-0.job-7f3k9q-2"),
         ("MASTER_PORT", "21234"),
     ),
+)
+FILES_RULES = replace(RULES, files_image="registry.test/reservation-processor:1")
+WITH_FILES = replace(
+    SINGLE,
+    workload=replace(WORKLOAD, working_dir=None, sync=JobSync("0" * 64, ("out",))),
+    env=(*SINGLE.env, ("GPU_DEV_JOB_TOKEN", "gpudev-job.secret"), ("GPU_DEV_JOB_SERVER", "http://api:8000")),
 )
 CASES = {
     f"{attach.value}-{pin.value}-{'gang' if spec is GANG else 'single'}": (spec, replace(RULES, attach=attach, pin=pin))

@@ -20,7 +20,16 @@ from reservation_core.domain.model import PodWorkload
 from reservation_core.ports.cluster import PodRefusedError
 from tests.clusters.kubernetes_schemas import validate
 from tests.unit.reservation_core.adapters.kubernetes.pods.pod_security import violations
-from tests.unit.reservation_core.adapters.kubernetes.pods.specs import CASES, GANG, NOW, RULES, SINGLE, container_of
+from tests.unit.reservation_core.adapters.kubernetes.pods.specs import (
+    CASES,
+    FILES_RULES,
+    GANG,
+    NOW,
+    RULES,
+    SINGLE,
+    WITH_FILES,
+    container_of,
+)
 from tests.unit.reservation_core.adapters.kubernetes.pods.test_built_pods import FULL_DEFAULTS
 
 VERSIONS = ("1.27", "1.30", "1.33", "1.35", "1.37")
@@ -29,7 +38,7 @@ ALL_DEFAULTS = replace(RULES, defaults=PodDefaults.model_validate(FULL_DEFAULTS)
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_pods_and_services_are_valid_for_the_api(version: str) -> None:
-    for spec, rules in [*CASES.values(), (SINGLE, ALL_DEFAULTS)]:
+    for spec, rules in [*CASES.values(), (SINGLE, ALL_DEFAULTS), (WITH_FILES, FILES_RULES)]:
         pod = json.loads(json.dumps(build_pod(spec, rules, NOW)))
         validate(pod, version)
     validate(build_service(GANG, RULES, "uid"), version)
@@ -47,6 +56,7 @@ def test_every_kind_of_pod_is_restricted(case: str) -> None:
     spec, rules = CASES[case]
     assert violations(build_pod(spec, rules, NOW)) == []
     assert violations(build_pod(spec, replace(rules, defaults=ALL_DEFAULTS.defaults), NOW)) == []
+    assert violations(build_pod(WITH_FILES, FILES_RULES, NOW)) == []
 
 
 ANYTHING = st.text(max_size=30)
