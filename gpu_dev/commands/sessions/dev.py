@@ -9,6 +9,7 @@ from gpu_dev.commands.jobs.job_options import (
     Cpus,
     Disk,
     Env,
+    Fetch,
     For,
     Gpus,
     GpuType,
@@ -22,11 +23,13 @@ from gpu_dev.commands.jobs.job_options import (
     Project,
     Secret,
     Shm,
+    Sync,
     WorkingDir,
 )
 from gpu_dev.commands.sessions.ssh import write_config
 from gpu_dev.inputs.asking import needed_duration, needed_gpus
 from gpu_dev.inputs.requests import job_fields, make_request
+from gpu_dev.inputs.synced_folders import read_synced
 from gpu_dev.session import booking_id_of, client_for
 from gpu_dev.sessions.editors import Ide, open_editor
 from gpu_dev.sessions.waiting import say_home, submit_session, wait_for_start
@@ -58,6 +61,8 @@ def dev(
     cpus: Cpus = None,
     memory: Memory = None,
     shm: Shm = None,
+    sync: Sync = None,
+    fetch: Fetch = None,
     ide: Annotated[
         Ide | None,
         typer.Option(help="Also open an editor on the session, or run JupyterLab in it instead of a shell."),
@@ -70,7 +75,8 @@ def dev(
     --ide vscode and cursor open a window of the editor over SSH, and run `gpu-dev config-ssh` for that. --ide jupyter
     needs JupyterLab in the image.
 
-    The session goes on when the shell ends, until its time is over or `gpu-dev cancel ID`.
+    The session goes on when the shell ends, until its time is over or `gpu-dev cancel ID`. After its end `gpu-dev
+    fetch ID` brings back what --fetch names.
     """
     from gpu_dev.sessions.entering import enter_shell
     from gpu_dev.sessions.notebooks import enter_notebook
@@ -79,12 +85,13 @@ def dev(
         None, gpu_type, nodes, name, env, image, working_dir, priority, booking, project, inactivity, secret,
         cpus=cpus, memory=memory, shm=shm, disks=disk, no_home=no_home,
     )  # fmt: skip
+    files = read_synced(sync, fetch)
     with client_for(ctx) as client:
         if booking is not None:
             fields["booking_id"] = booking_id_of(client, booking)
         asked = {"gpus": needed_gpus(gpus, _EXAMPLE), "duration": needed_duration(duration, _EXAMPLE)}
         request = make_request(JobSubmit, {**fields, **asked})
-        submitted = submit_session(client, request)
+        submitted = submit_session(client, files.sent_with(client, request))
         say_home(client, request, submitted)
         job = wait_for_start(client, submitted)
         if ide is Ide.JUPYTER:

@@ -114,6 +114,19 @@ def test_the_commands_exit_code_and_signals_pass(system: System, project: Path) 
     assert (other / "asked").read_text() == "asked\n"
 
 
+def test_a_session_begins_with_a_folder_and_keeps_files(system: System, project: Path) -> None:
+    submitted = system.cli("submit", "-g1", "-d2m", "--sync", str(project), "--fetch", "out")
+    session = submitted.stdout.strip()
+    eventually_sync(lambda: "The folder is complete." in system.cli("logs", session).stdout)
+    inside = system.cli("exec", session, "--", "sh", "-c", "./run.sh && [ $(cat link) = 42 ]")
+    assert inside.returncode == 0, inside.stderr
+    system.cli("cancel", session)
+    eventually_sync(lambda: '"cancelled"' in system.cli("show", session, "-o", "json").stdout)
+    other = project.parent / "other"
+    assert system.cli("fetch", session, "--to", str(other)).returncode == 0
+    assert (other / "out" / "sub" / "größe.txt").read_text() == "42"
+
+
 def test_elements_of_an_array_have_files_of_their_own(system: System, project: Path) -> None:
     script = "cat src/größe.txt > out; echo .$GPU_DEV_ARRAY_INDEX >> out"
     words = ("--array", "0-1", "--sync", str(project), "--fetch", "out", "--wait", "--", "sh", "-c", script)
