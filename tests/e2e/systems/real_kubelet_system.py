@@ -23,10 +23,10 @@ from tests.integration.ssh_gateway.ssh_clients import SshClient
 from tests.kubernetes.api_client import MERGE, JsonObject
 from tests.kubernetes.api_server import ApiServer, empty_namespace, make_namespace
 from tests.kubernetes.manifests import apply, manifests
-from tests.kubernetes.real.images import TOOLS_IMAGE, WORKLOAD_IMAGE, missing_for_tools
+from tests.kubernetes.real.images import SERVER_IMAGE, TOOLS_IMAGE, WORKLOAD_IMAGE, missing_for_tools
 from tests.kubernetes.real.kube_controller_manager import kube_controller_manager_of, started_controllers
 from tests.kubernetes.real.kube_scheduler import kube_scheduler_of, started_kube_scheduler
-from tests.kubernetes.real.kubelet import RealKubelet, missing_for_kubelet, started_kubelet
+from tests.kubernetes.real.kubelet import HOST, RealKubelet, missing_for_kubelet, started_kubelet
 from tests.programs.ports import own_port
 from tests.waiting import PATIENCE_S, eventually_sync
 
@@ -132,6 +132,15 @@ class RealKubeletSystem:
 
         return asyncio.run(call())
 
+    def printed(self, pod: str) -> str:
+        """What the command of a pod has printed, by the API server."""
+
+        async def read() -> str:
+            async with self.server.client() as client:
+                return await client.text(f"/api/v1/namespaces/{WORKLOADS}/pods/{pod}/log", container="workload")
+
+        return asyncio.run(read())
+
     def give_gpus(self) -> None:
         """Say what a device plugin would have said of the node: a kubelet that is started anew knows of none."""
         gpus = {"nvidia.com/gpu": "4"}
@@ -165,6 +174,12 @@ class RealKubeletSystem:
             stack.callback(self._end, component)
         eventually_sync(self._is_ready)
 
+    def start_again(self, component: str) -> None:
+        """Start a component that was killed, and wait until all work."""
+        self.processes[component].wait(PATIENCE_S)
+        self.processes[component] = self._start(component)
+        eventually_sync(self._is_ready)
+
     def _is_ready(self) -> bool:
         for component, process in self.processes.items():
             assert process.poll() is None, self.log(component)
@@ -192,12 +207,14 @@ class RealKubeletSystem:
             "cluster": "kubernetes",
             "database_url": self.database_url,
             "home": self.folder / "home",
-            "listen": self.url.removeprefix("http://"),
+            "listen": f"0.0.0.0:{self.url.rpartition(':')[2]}",
+            "job_server": f"http://{HOST}:{self.url.rpartition(':')[2]}",
             "ssh__listen": f"127.0.0.1:{self.ssh_port}",
             "end_grace_s": 2,
             "kubernetes__kubeconfig": self.server.kubeconfig_with(token, account),
             "kubernetes__default_image": WORKLOAD_IMAGE,
             "kubernetes__session_tools_image": TOOLS_IMAGE,
+            "kubernetes__files_image": SERVER_IMAGE,
         }
         kept = {name: value for name, value in os.environ.items() if not name.startswith("GPU_DEV_")}
         return kept | {f"GPU_DEV_{name.upper()}": str(value) for name, value in given.items()}

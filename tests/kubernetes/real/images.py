@@ -5,13 +5,18 @@ import io
 import json
 import shutil
 import subprocess
+import sys
 import tarfile
 import tempfile
 from pathlib import Path
 
+from gpu_dev.sync import carried
+from reservation_core.domain.sync.files_program import MODULES, python_words
+
 USER = 1000
 WORKLOAD_IMAGE = "registry.test/workload:1"
 TOOLS_IMAGE = "registry.test/session-tools:1"
+SERVER_IMAGE = "registry.test/reservation-processor:1"
 _SESSION_TOOLS = Path(__file__).parents[3] / "deploy" / "session-tools"
 
 
@@ -44,6 +49,25 @@ def write_tools_image(busybox: Path, target: Path) -> None:
         archive.add(folder, "opt/gpu-dev")
     settings = {"Env": ["PATH=/bin"], "User": "65532:65532", "Entrypoint": ["cp", "-R", "/opt/gpu-dev/.", "/tools"]}
     _write(target, TOOLS_IMAGE, layer.getvalue(), settings)
+
+
+def write_server_image(busybox: Path, target: Path) -> None:
+    """An image of the server as far as jobs' files need it, with busybox and this machine's Python."""
+    layer = io.BytesIO()
+    with tempfile.TemporaryDirectory() as name, tarfile.open(fileobj=layer, mode="w") as archive:
+        subprocess.run([sys.executable, "-m", "gpu_dev.sync.carried", name], check=True)
+        shutil.copy2(carried.__file__, Path(name) / MODULES / "gpu_dev" / "sync")
+        _add_busybox(archive, busybox)
+        words = " ".join(word for word in python_words("/python") if word not in ("-I", "-S"))
+        _add(
+            archive,
+            "bin/python",
+            f'#!/bin/sh\nexport PYTHONPATH=/python/{MODULES}\nexec {words} "$@"\n'.encode(),
+            0o755,
+        )
+        Path(name).chmod(0o755)
+        archive.add(name, "python")
+    _write(target, SERVER_IMAGE, layer.getvalue(), {"Env": ["PATH=/bin"], "User": "65532:65532"})
 
 
 def _add_busybox(archive: tarfile.TarFile, busybox: Path) -> None:

@@ -20,12 +20,20 @@ import psutil
 
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.real import guarded
-from tests.kubernetes.real.images import WORKLOAD_IMAGE, missing_for_tools, write_tools_image, write_workload_image
+from tests.kubernetes.real.images import (
+    WORKLOAD_IMAGE,
+    missing_for_tools,
+    write_server_image,
+    write_tools_image,
+    write_workload_image,
+)
 from tests.programs.ports import own_port
 from tests.waiting import eventually_sync
 
 _PATIENCE_S = 120.0
 _BRIDGE = "gpu-dev-tests"
+HOST = "10.244.0.1"
+"""The address of this machine as pods see it."""
 _CGROUPS = "gpu-dev-tests"
 _PROGRAMS = ("kubelet", "containerd", "containerd-shim-runc-v2", "ctr", "runc", "busybox", "cni/bridge")
 _CGROUP_MOUNTS = Path("/sys/fs/cgroup")
@@ -95,6 +103,7 @@ def started_kubelet(server: ApiServer, node: str) -> Iterator[RealKubelet]:
     folder = server.folder / "kubelet"
     folder.mkdir()
     write_workload_image(assets / "busybox", folder / "workload.tar")
+    write_server_image(assets / "busybox", folder / "server.tar")
     if not missing_for_tools():
         write_tools_image(assets / "busybox", folder / "session-tools.tar")
     _write_configuration(server, assets, folder)
@@ -146,6 +155,7 @@ def _write_configuration(server: ApiServer, assets: Path, folder: Path) -> None:
             {
                 "type": "bridge",
                 "bridge": _BRIDGE,
+                "isGateway": True,
                 "ipam": {
                     "type": "host-local",
                     "dataDir": str(folder / "addresses"),
