@@ -132,15 +132,6 @@ class RealKubeletSystem:
 
         return asyncio.run(call())
 
-    def printed(self, pod: str) -> str:
-        """What the command of a pod has printed, by the API server."""
-
-        async def read() -> str:
-            async with self.server.client() as client:
-                return await client.text(f"/api/v1/namespaces/{WORKLOADS}/pods/{pod}/log", container="workload")
-
-        return asyncio.run(read())
-
     def give_gpus(self) -> None:
         """Say what a device plugin would have said of the node: a kubelet that is started anew knows of none."""
         gpus = {"nvidia.com/gpu": "4"}

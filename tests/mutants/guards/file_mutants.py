@@ -10,8 +10,42 @@ OF_FOLDERS = "tests/unit/reservation_core/domain/sync/test_folders.py"
 OF_REST = "tests/integration/api_service/jobs/asks/test_job_files.py"
 OF_OLD = "tests/integration/reservation_core/usecases/history/test_old_files.py"
 OF_SCANS = "tests/unit/gpu_dev/sync/test_scanning.py"
+OF_CARRIED = "tests/unit/gpu_dev/sync/test_carried.py"
+OF_PODS = "tests/unit/reservation_core/adapters/kubernetes/pods/test_added_programs.py"
 
 FILES_OF_JOBS = (
+    Mutant(
+        "a pod shows the token of its files",
+        "The token that passes a job's files is in a Secret, and never in a pod's specification",
+        "reservation_core/adapters/kubernetes/pods/built_pods.py",
+        "        if name not in secret:",
+        "        if True:",
+        (f"{OF_PODS}::test_the_token_is_in_the_secret_alone",),
+    ),
+    Mutant(
+        "a command in a container gets no signals",
+        "The first process of a container passes on the signals that come from outside",
+        "gpu_dev/sync/inside.py",
+        "(os.getpid() == _FIRST or came.si_pid != os.getppid())",
+        "came.si_pid != os.getppid()",
+        (f"{OF_CARRIED}::test_signals_from_outside_come_to_the_command_once",),
+    ),
+    Mutant(
+        "a container is not ended while files come",
+        "A job that is ended while its files come ends at once",
+        "gpu_dev/sync/inside.py",
+        "    if os.getpid() == _FIRST:  #",
+        "    if False:  #",
+        (f"{OF_CARRIED}::test_a_job_that_is_ended_while_its_files_come_ends_at_once",),
+    ),
+    Mutant(
+        "files are taken that can not come",
+        "Files are refused on Kubernetes unless the settings say how they come",
+        "api_service/requests/workloads.py",
+        "            if missing := [name for name, value in unset.items() if value is None]:",
+        "            if missing := list[str]():",
+        ("tests/unit/api_service/requests/test_workloads.py",),
+    ),
     Mutant(
         "a digest gives anybody the content",
         "Chunks are kept by user: a user who only knows a digest has to send the content",

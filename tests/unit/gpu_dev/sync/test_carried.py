@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 
 from reservation_core.domain.sync.files_program import FOLDER_PATH, program_words
 from reservation_core.domain.sync.frames import framed
-from tests.waiting import eventually_sync
+from tests.waiting import PATIENCE_S, eventually_sync
 
 _PLACE = "/opt/gpu-dev/files"
 _BUSYBOX = Path("/bin/busybox")
@@ -126,13 +127,16 @@ class InRoot:
 
     def run(self, *command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            self.words(*command), env=self._environ, capture_output=True, text=True, timeout=60, check=False
+            self.words(*command), env=self._environ, capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
 
-    def begin(self, *command: str) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            self.words(*command), env=self._environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+    @contextmanager
+    def begin(self, *command: str) -> Iterator["subprocess.Popen[str]"]:
+        with subprocess.Popen(self.words(*command), env=self._environ, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
     def signal(self, process: "subprocess.Popen[str]", number: int) -> None:
         """Signal the first process from outside, as a runtime does."""
@@ -165,9 +169,8 @@ def test_signals_from_outside_come_to_the_command_once(inside: InRoot) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         inside.signal(process, signal.SIGUSR1)
-        assert process.stdout.readline() == "one\n"
         inside.signal(process, signal.SIGTERM)
-        assert process.communicate()[0] == ""
+        assert process.communicate(timeout=PATIENCE_S)[0] == "one\n"
         assert process.returncode == 5
     assert Files.kept == ["out"]
 
@@ -180,15 +183,15 @@ def test_orphans_are_reaped(inside: InRoot) -> None:
         (first,) = children(process.pid)
         eventually_sync(lambda: len(children(first)) == 1)
         inside.signal(process, signal.SIGTERM)
-        assert process.wait(60) == 128 + signal.SIGTERM
+        assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
 
 
 def test_a_job_that_is_ended_while_its_files_come_ends_at_once(inside: InRoot, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Files, "held", threading.Event())
     with inside.begin("sh", "-c", "echo started") as process:
-        assert Files.asked.wait(60)
+        assert Files.asked.wait(PATIENCE_S)
         inside.signal(process, signal.SIGTERM)
-        assert process.communicate(timeout=60)[0] == ""
+        assert process.communicate(timeout=PATIENCE_S)[0] == ""
         assert process.returncode == 128 + signal.SIGTERM
 
 
@@ -198,7 +201,7 @@ def test_a_session_keeps_its_files_when_it_is_ended(inside: InRoot) -> None:
             assert process.poll() is None
         (inside.folder / "out").mkdir(exist_ok=True)
         inside.signal(process, signal.SIGTERM)
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE_S) == 0
     assert Files.kept == ["out"]
 
 

@@ -12,6 +12,7 @@ from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.jobs.cluster import ClusterRules, KubernetesCluster
 from reservation_core.domain.model import PodSpec
 from reservation_core.domain.sessions.secret_uses import PodSecret, SecretUse
+from reservation_core.domain.sync.job_sync import JobSync
 from tests.integration.cluster_behaviour import SpecMaker
 from tests.kubernetes.api_client import ApiClient
 from tests.kubernetes.api_server import ApiServer
@@ -60,6 +61,22 @@ async def test_a_pod_names_its_secret_and_the_secret_belongs_to_it(
     for text in (json.dumps(pod, ensure_ascii=False), json.dumps(events, ensure_ascii=False)):
         assert "hunter2" not in text
         assert base64.b64encode(VALUE.encode()).decode() not in text
+
+
+async def test_the_token_that_passes_files_is_in_the_secret(
+    transport: Transport, rules: ClusterRules, api_server: ApiServer, namespace: str, make_spec: SpecMaker
+) -> None:
+    made = make_spec("true")
+    env = (*made.env, ("GPU_DEV_JOB_TOKEN", "gpudev-job.hunter2"))
+    spec = replace(made, workload=replace(made.workload, sync=JobSync(None, ("out",))), env=env)
+    with_image = replace(rules, pods=replace(rules.pods, files_image="registry.test/processor:1"))
+    await KubernetesCluster(transport, with_image, SystemClock()).create_pod(spec)
+    async with api_server.client() as client:
+        pod = await read(client, namespace, "pods", str(spec.name))
+        secret = await read(client, namespace, "secrets", str(spec.name))
+    assert "hunter2" not in json.dumps(pod)
+    [value] = secret["data"].values()
+    assert base64.b64decode(value) == b"gpudev-job.hunter2"
 
 
 async def test_a_pod_without_secrets_has_no_such_object(
