@@ -79,8 +79,6 @@ def _file_of(module: ModuleType) -> Path | None:
 
 def _place(name: str, file: Path) -> str:
     """Where a module of ours is below the folder of all."""
-    if name == "__main__":
-        return file.name
     return f"{name.replace('.', '/')}/__init__.py" if file.name == "__init__.py" else f"{name.replace('.', '/')}.py"
 
 
@@ -90,5 +88,15 @@ def _copy(source: Path, target: Path) -> None:
     shutil.copy2(source, target)
 
 
+def main() -> int:
+    """Copy, or say in a line why not: it becomes the reason of the job's end."""
+    try:
+        carry(Path(sys.argv[1]))
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"gpu-dev: The program for the job's files can't be copied: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
 if __name__ == "__main__":
-    carry(Path(sys.argv[1]))
+    sys.exit(main())

@@ -234,6 +234,17 @@ def test_a_full_disk_is_said(inside: InRoot) -> None:
     assert "No space left on device" in done.stderr
 
 
+def test_a_full_disk_keeps_it_from_being_carried(bare: Path, tmp_path: Path) -> None:
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path], check=True)
+    try:
+        command = [sys.executable, "-m", "gpu_dev.sync.carried", str(tmp_path)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert "No space left on device" in done.stderr
+
+
 def test_it_is_carried_twice_to_one_place(bare: Path) -> None:
     command = [sys.executable, "-m", "gpu_dev.sync.carried", f"{bare}{_PLACE}"]
     assert subprocess.run(command, check=False, capture_output=True).returncode == 0
