@@ -56,14 +56,19 @@ _SHORT = 3
 _CLOSE = 0.75
 
 
-def help_asked(ctx: Any, args: list[str], commands: Collection[str]) -> list[str]:
-    """`help NAME` as `NAME --help`; `help` alone, where no command has this name, shows the help and ends."""
+def help_asked(ctx: Any, args: list[str], commands: Mapping[str, Any]) -> list[str]:
+    """`help NAME` as `NAME --help`; `help` alone, where no command has this name, shows the help and ends.
+
+    What follows the names of commands is left out: a command is never run.
+    """
     if args[0] != "help" or "help" in commands or ctx.resilient_parsing:
         return args
     if len(args) == 1:
         put(Rendered(f"{ctx.get_help()}\n"))
         ctx.exit()
-    return [*args[1:], "--help"]
+    name, *below = args[1:]
+    in_group = below and getattr(commands.get(name), "commands", None)
+    return [name, "help", *below] if in_group else [name, "--help"]
 
 
 def refuse_synonym(ctx: Any, typed: str, commands: Mapping[str, Any]) -> None:

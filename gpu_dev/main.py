@@ -138,19 +138,24 @@ class CommandTable(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Put the real command in its stand-in's place, then go on as ever."""
+        for name in args[:2] if args[0] == "help" else args[:1]:
+            self._load(name)
         args = help_asked(ctx, args, self.commands)
-        entry = COMMANDS.get(args[0])
-        if entry is not None:
-            module = importlib.import_module(f"gpu_dev.commands.{entry.module}")
-            command = typer.main.get_command(getattr(module, entry.app))
-            command.name = args[0]
-            command.help = command.help or entry.help
-            add_examples(command, args[0])
-            change_parameters(command, read_plain, name_value)
-            suggest_by_meaning(command)
-            self.commands[args[0]] = command
         refuse_synonym(ctx, args[0], self.commands)
         return super().resolve_command(ctx, args)
+
+    def _load(self, name: str) -> None:
+        entry = COMMANDS.get(name)
+        if entry is None:
+            return
+        module = importlib.import_module(f"gpu_dev.commands.{entry.module}")
+        command = typer.main.get_command(getattr(module, entry.app))
+        command.name = name
+        command.help = command.help or entry.help
+        add_examples(command, name)
+        change_parameters(command, read_plain, name_value)
+        suggest_by_meaning(command)
+        self.commands[name] = command
 
 
 app = typer.Typer(

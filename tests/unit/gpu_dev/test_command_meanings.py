@@ -75,9 +75,12 @@ def test_an_option_that_is_an_argument_says_so() -> None:
         (("help", "book", "create"), "Usage: gpu-dev book create"),
         (("book", "help"), "Usage: gpu-dev book [OPTIONS] COMMAND"),
         (("book", "help", "create"), "Usage: gpu-dev book create"),
+        (("help", "run", "python", "train.py"), "Usage: gpu-dev run"),
+        (("help", "submit", "--gpus", "1", "--", "true"), "Usage: gpu-dev submit"),
+        (("help", "audit", "verify", "log.jsonl"), "Usage: gpu-dev audit verify"),
     ],
 )
-def test_help_is_a_command_too(typed: tuple[str, ...], shown: str) -> None:
+def test_help_is_a_command_too_and_runs_none(typed: tuple[str, ...], shown: str) -> None:
     answer = CliRunner().invoke(app, typed, prog_name="gpu-dev")
     assert answer.exit_code == 0
     assert shown in answer.output
