@@ -94,7 +94,7 @@ def parse_slot(text: str, now: datetime, zone: str | None) -> tuple[str, str] | 
     An end that is not after the start is on the next day where both have am or pm (`9pm-5am`), or neither has and the
     start is of 24 hours (`22-6`). A date, a space and `09:00-12:00` is a slot, no time with an offset.
     """
-    wanted = " ".join(text.split())
+    wanted = _AT.sub(" ", " ".join(text.split()))
     slot = _SLOT.fullmatch(wanted.lower())
     if slot is None or (_WITH_OFFSET.fullmatch(wanted) and not _DATED_SLOT.fullmatch(wanted)):
         return None
@@ -145,13 +145,20 @@ def parse_past(text: str, now: datetime, zone: str | None) -> datetime:
 
     A length, such as `3d` or `90m ago`, is that long before now.
     """
-    length = text.lower().strip().removesuffix("ago").removeprefix("-")
-    if seconds_in(length) is not None:
-        return now - parse_duration(length)
     try:
-        return _parse_past(text, now, zone)
+        ago = _ago(text, now)
+        return _parse_past(text, now, zone) if ago is None else ago
     except UsageError as error:
         raise UsageError(str(error).replace(FORMS, _PAST_FORMS)) from error
+
+
+def _ago(text: str, now: datetime) -> datetime | None:
+    """The time before `now` of `3d` or `90m ago`; None for what is no length. Raises UsageError."""
+    seconds = seconds_in(text.lower().strip().removesuffix("ago").removeprefix("-"))
+    try:
+        return None if seconds is None else now - timedelta(seconds=seconds)
+    except OverflowError as error:
+        raise UsageError(f"{text!r} is too long ago. {FORMS}") from error
 
 
 def _parse_past(text: str, now: datetime, zone: str | None) -> datetime:
@@ -178,7 +185,7 @@ def parse_period(
         raise UsageError(f"{start!r} is in the future. Give a time in the past.")
     if begin is not None and end is not None and until is not None and until <= begin:
         word = end.lower().split()[0]
-        if word not in _FIXED:
+        if word not in _FIXED and not (past and _ago(end, now)):
             until = parse_instant(end, begin, zone)
         if until <= begin and len(word) >= 3 and any(name.startswith(word) for name in _DAYS):
             until = parse_instant(end, begin + timedelta(days=1), zone)  # `today` to `fri`, on a Friday

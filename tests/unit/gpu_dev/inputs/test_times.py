@@ -84,6 +84,7 @@ def test_a_day_alone_is_its_beginning_where_days_are_asked_for() -> None:
     ("typed", "start", "end"),
     [
         ("mon 9-17", "2026-11-23T09:00", "2026-11-23T17:00"),
+        ("mon at 9-17", "2026-11-23T09:00", "2026-11-23T17:00"),
         ("mon 9am - 5pm", "2026-11-23T09:00", "2026-11-23T17:00"),
         ("mon 9-5pm", "2026-11-23T09:00", "2026-11-23T17:00"),
         ("mon 1-5pm", "2026-11-23T13:00", "2026-11-23T17:00"),
@@ -163,6 +164,8 @@ def test_an_instant_has_the_zone_s_offset_on_its_own_day() -> None:
         ("90m ago", "2026-11-21T11:00+01:00"),
         ("-2h", "2026-11-21T10:30+01:00"),
         ("2 Hours ago", "2026-11-21T10:30+01:00"),
+        ("395d", "2025-10-22T12:30+01:00"),
+        ("0s", "2026-11-21T12:30+01:00"),
     ],
 )
 def test_a_weekday_to_look_back_at_is_the_last_one(typed: str, meant: str) -> None:
@@ -180,6 +183,14 @@ def test_a_day_that_was_is_a_time_and_one_that_is_not_is_named() -> None:
             parse_time(text, NOW, STOCKHOLM)
     with pytest.raises(UsageError, match="'2026-11-30 25:00' is not a time"):
         parse_time("2026-11-30 25:00", NOW, STOCKHOLM)
+
+
+def test_a_length_before_the_begin_is_no_end() -> None:
+    for begin, end in (("1d", "3d"), ("yesterday", "2d ago")):
+        with pytest.raises(UsageError, match=f"The end, '{end}', is not after the begin, '{begin}'"):
+            parse_period(begin, end, NOW, STOCKHOLM, past=True)
+    with pytest.raises(UsageError, match=r"'999999999w ago' is too long ago.*3d ago"):
+        parse_past("999999999w ago", NOW, STOCKHOLM)
 
 
 def test_a_clock_time_to_look_back_at_is_todays() -> None:
