@@ -61,7 +61,8 @@ _MODELS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 )
 _VENDOR = re.compile(r"\b(nvidia|amd|intel|tesla|geforce|radeon|instinct|graphics|corporation)\b")
 
-_SLICE = re.compile(r"\bMIG (\d+g\.\d+gb)\b", re.IGNORECASE)
+_SLICE = re.compile(r"\bMIG ((?:\d+c\.)?\d+g\.\d+gb)\b", re.IGNORECASE)
+"""An instance, or a part of its multiprocessors: a compute instance, as `1c.3g.40gb`."""
 _SHARED = re.compile(r"\bSHARED$", re.IGNORECASE)
 
 _GIB = 2**30

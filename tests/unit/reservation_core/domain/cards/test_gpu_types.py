@@ -59,6 +59,7 @@ from reservation_core.domain.cards.gpu_types import GPU_TYPE, normalised_gpu_typ
         ("AMD_Instinct_MI300X_OAM", "mi300x"),
         ("NVIDIA-A100-SXM4-80GB-MIG-1g.10gb", "a100-80gb-mig-1g.10gb"),
         ("NVIDIA-H100-80GB-HBM3-MIG-3g.40gb", "h100-mig-3g.40gb"),
+        ("NVIDIA H100 80GB HBM3 MIG 1c.3g.40gb", "h100-mig-1c.3g.40gb"),
         ("Tesla-T4-SHARED", "t4-shared"),
         ("NVIDIA Zeta 9000 (rev. 2)", "zeta-9000-rev.-2"),
         ("NVIDIA", "nvidia"),
