@@ -19,7 +19,13 @@ import structlog
 from reservation_core.adapters.local.gpu_links import links_of
 from reservation_core.adapters.local.gpu_use.mig_instances import is_in_mig_mode, mig_instances
 from reservation_core.adapters.local.processes import is_pod_process
-from reservation_core.domain.cards.gpu_types import GPU_TYPE, is_instance, normalised_gpu_type, usual_memory_bytes
+from reservation_core.domain.cards.gpu_types import (
+    GPU_TYPE,
+    instance_index,
+    is_instance,
+    normalised_gpu_type,
+    usual_memory_bytes,
+)
 from reservation_core.domain.cards.link_words import Links
 from reservation_core.domain.cards.node_reports import GpuReport, NodeReport
 from reservation_core.domain.model import ForeignPod, GpuCondition
@@ -30,8 +36,6 @@ _log = structlog.get_logger(__name__)
 MAX_NODES = 64
 MAX_GPUS_PER_NODE = 1024
 MAX_GPUS = 16_384
-_FIRST_INSTANCE, _MOST_INSTANCES = 64, 8
-"""NVML knows at most 64 GPUs, and MIG at most 7 instances of each."""
 SIMULATED_LABEL = ("gpu-dev/simulated", "true")
 _NODE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _EXAMPLE = "Write it like `h100:4`, or `a=h100:8;b=t4:2,l4:2` for two nodes."
@@ -259,7 +263,7 @@ def _handles(nvml: Any, gpu: int) -> dict[int, Any]:
     for instance in found.values():
         if isinstance(instance, Exception):
             raise instance
-    return {_FIRST_INSTANCE + _MOST_INSTANCES * gpu + number: instance for number, instance in found.items()}
+    return {instance_index(gpu, number): instance for number, instance in found.items()}
 
 
 def _no_driver(nvml: Any) -> tuple[int, ...]:

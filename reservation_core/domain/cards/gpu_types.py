@@ -65,6 +65,8 @@ _SLICE = re.compile(r"\bMIG ((?:\d+c\.)?\d+g\.\d+gb)\b", re.IGNORECASE)
 """An instance, or a part of its multiprocessors: a compute instance, as `1c.3g.40gb`."""
 _SHARED = re.compile(r"\bSHARED$", re.IGNORECASE)
 
+_FIRST_INSTANCE, _MOST_INSTANCES = 64, 8
+"""NVML knows at most 64 GPUs, and MIG at most 7 instances of each."""
 _GIB = 2**30
 _MEMORY_GIB = {
     "b200": 180, "gb200": 186, "h200": 141, "h100": 80, "a100-80gb": 80, "a100-40gb": 40, "a100": 40, "a10g": 24,
@@ -112,6 +114,16 @@ def _slice_suffix(spaced: str) -> str:
 def is_instance(uuid: str | None) -> bool:
     """Whether a UUID is that of a MIG instance, which CUDA knows by its UUID alone."""
     return uuid is not None and uuid.startswith("MIG-")
+
+
+def instance_index(gpu: int, number: int) -> int:
+    """The index of a MIG instance, by those of its GPU and of the instance within it."""
+    return _FIRST_INSTANCE + _MOST_INSTANCES * gpu + number
+
+
+def whole_gpu(index: int, uuid: str | None) -> int:
+    """The index of the GPU that an index is, or is an instance of."""
+    return (index - _FIRST_INSTANCE) // _MOST_INSTANCES if is_instance(uuid) else index
 
 
 def usual_memory_bytes(gpu_type: str) -> int | None:

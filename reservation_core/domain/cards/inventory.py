@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+from reservation_core.domain.cards.gpu_types import is_instance, whole_gpu
 from reservation_core.domain.cards.link_words import format_links
 from reservation_core.domain.cards.node_reports import GpuReport, NodeReport
 from reservation_core.domain.event_kinds import NodeEventKind
@@ -204,7 +205,7 @@ def _split(node: KnownNode, known: KnownNode | None, kept: float) -> KnownNode:
 
 def _taken(known: Mapping[int, KnownGpu], gpus: Mapping[int, GpuReport], pods: Sequence[ForeignPod]) -> set[int]:
     """The GPUs of a node that foreign pods use; of GPUs that we use, only those that foreign pods certainly have."""
-    taken = {index for pod in pods for index in pod.gpu_indices or ()} | _moved(known, gpus)
+    taken = {index for pod in pods for index in pod.gpu_indices or ()} | _moved(known, gpus) | _recut(known, gpus)
     free = [index for index in gpus if index not in known or not known[index].in_use]
     if any(pod.gpu_indices is None and not pod.counted and pod.gpu_count > 0 for pod in pods):
         taken.update(free)
@@ -226,6 +227,15 @@ def _moved(known: Mapping[int, KnownGpu], gpus: Mapping[int, GpuReport]) -> set[
     """The new indices of GPUs that we use under another index: a driver that skips one renumbers the rest."""
     used = {gpu.uuid: index for index, gpu in known.items() if gpu.in_use and gpu.uuid is not None}
     return {index for index, gpu in gpus.items() if gpu.uuid is not None and used.get(gpu.uuid, index) != index}
+
+
+def _recut(known: Mapping[int, KnownGpu], gpus: Mapping[int, GpuReport]) -> set[int]:
+    """Instances of a whole GPU that we still use, and a whole GPU of whose instances we use one: MIG mode was changed.
+
+    By its number or UUID, a job that has the whole GPU would reach an instance.
+    """
+    used = {(whole_gpu(index, gpu.uuid), is_instance(gpu.uuid)) for index, gpu in known.items() if gpu.in_use}
+    return {index for index, gpu in gpus.items() if (whole_gpu(index, gpu.uuid), not is_instance(gpu.uuid)) in used}
 
 
 def _gpu(node: str, index: int, known: KnownGpu | None, gpu: GpuReport | None, foreign: bool) -> KnownGpu:

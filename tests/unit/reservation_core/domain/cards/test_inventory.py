@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from reservation_core.domain.cards.gpu_types import instance_index
 from reservation_core.domain.cards.inventory import KnownGpu, KnownNode, Reconciliation, reconcile
 from reservation_core.domain.cards.node_reports import GpuReport, NodeReport
 from reservation_core.domain.model import ForeignPod, GpuCondition
@@ -85,6 +86,23 @@ def test_a_card_in_use_that_is_counted_anew_is_not_given_out_again_until_its_use
         0: ("GPU-1", "usable"),
         1: ("GPU-2", "usable"),
     }
+
+
+def test_what_mig_mode_makes_of_a_card_in_use_is_not_given_out_until_its_user_lets_go() -> None:
+    whole = [GpuReport(0, "h100", "GPU-0", 1), GpuReport(1, "h100", "GPU-1", 1)]
+    first, second, other = (
+        GpuReport(index, "h100-mig-1g.10gb", f"MIG-{index}", 1)
+        for index in (instance_index(0, 0), instance_index(0, 2), instance_index(1, 0))
+    )
+
+    def found(held: GpuReport, *now: GpuReport) -> dict[int, str]:
+        known = KnownGpu("a", held.index, held.gpu_type, held.uuid, 1, GpuCondition.USABLE, in_use=True)
+        return conditions(reconcile([], [known], [NodeReport("a", ready=True, schedulable=True, gpus=now)], []))
+
+    cut = found(whole[0], first, second, other)
+    assert cut == {0: "lost", 64: "foreign", 66: "foreign", 72: "usable"}
+    assert found(first, *whole) == {0: "foreign", 1: "usable", 64: "lost"}
+    assert found(first, first, second, whole[1]) == {1: "usable", 66: "usable"}
 
 
 @pytest.mark.parametrize("set_by_hand", [GpuCondition.QUARANTINED, GpuCondition.MAINTENANCE])
