@@ -61,5 +61,6 @@ async def test_the_rules_for_oneself_are_shown_the_most_specific_first(
     found = [int(word) for word in shown.split() if word.isdigit()]
     assert found == [37, 32, 34, 36, 31]
     assert "you, h100" in shown
+    assert "its limits on GPUs at once, GPU-hours and open bookings hold as well as yours" in shown
     shown = words(await (await browsing("root")).get("/account")).partition("The rules for you")[2]
     assert not any(str(most) in shown.partition("Where notifications")[0].split() for most in (32, 33, 34, 35, 37))
