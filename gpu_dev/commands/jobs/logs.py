@@ -60,7 +60,7 @@ def logs(
         if shown is not None:
             sys.stdout.buffer.write(shown.rest())
             sys.stdout.buffer.flush()
-        if not printed and not follow and job.started_at is None and has_ended(job):
+        if not printed and not follow and job.started_at is None and job.attempt < 2 and has_ended(job):
             say(f"{job.id} has no output: it never started. Why: gpu-dev explain {job.id}")
         if follow and has_ended(job := client.job(job.id)):
             say_use(client, job)

@@ -252,6 +252,21 @@ async def test_nobody_has_jobs_at_first(browsing: SignedIn) -> None:
     assert "No job matches" in await browser.get("/jobs?status=running")
 
 
+async def test_a_job_that_ended_before_its_start_says_so_unless_it_had_run_before(
+    browsing: SignedIn, alice: httpx.AsyncClient, runtime: Runtime
+) -> None:
+    browser = await browsing("alice")
+    for attempts, said in ((0, "It never started, so it printed nothing."), (2, "It printed nothing.")):
+        job = await submitted(alice)
+        await execute(
+            runtime, "UPDATE reservations SET attempt = :attempts WHERE id = :job", attempts=attempts, job=job
+        )
+        await alice.post(f"/v1/jobs/{job}/cancel")
+        page = words(await browser.get(f"/jobs/{job}"))
+        assert said in page
+        assert ("never started" in page) is (attempts == 0)
+
+
 async def test_several_jobs_are_selected_and_cancelled_at_once(
     browsing: SignedIn, alice: httpx.AsyncClient, bob: httpx.AsyncClient
 ) -> None:
