@@ -35,8 +35,12 @@ def read_entry(root: Path, path: str, found: os.stat_result) -> FolderEntry:
 
 
 def read_chunks(file: Path, size: int) -> Iterator[bytes]:
-    """The chunks of a file that has `size` bytes. Raises UnusableFileError where it has fewer or more by now."""
-    with file.open("rb", buffering=0) as opened:
+    """The chunks of a file that has `size` bytes. Raises UnusableFileError where it has fewer or more by now.
+
+    What has taken the file's place is not followed and not waited for.
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+    with os.fdopen(os.open(file, flags), "rb", buffering=0) as opened:
         left = size
         while left:
             chunk = b""

@@ -13,7 +13,14 @@ from api_service.problems import ProblemError
 from api_service.requests import bodies
 from api_service.routes.jobs.jobs import JobId
 from api_service.services import Caller, Served, Services
-from reservation_core.contracts.job_files.synced import ChunksStored, FolderOut, FolderSend, FolderSent, ResultsKeep
+from reservation_core.contracts.job_files.synced import (
+    ChunksStored,
+    FolderOut,
+    FolderSend,
+    FolderSent,
+    JobFilesOut,
+    ResultsKeep,
+)
 from reservation_core.domain.sync.folders import chunk_sizes, content_bytes, entries_in, fields_of
 from reservation_core.domain.sync.frames import (
     HEAD_BYTES,
@@ -117,15 +124,20 @@ async def put_folder(request: Request, services: Served, caller: Caller) -> Resp
 
 @router.get(
     "/jobs/{job_id}/files",
-    response_model=FolderOut,
+    response_model=JobFilesOut,
     summary="Read what a job begins with",
     responses=problems(404),
 )
 async def get_job_files(services: Served, caller: Caller, job_id: JobId) -> Response:
-    """The folder that a job of yours begins with, and the paths that are kept of it at the end."""
+    """The folder that a job of yours begins with, and the paths and the most bytes that are kept of it at the end."""
+    most = services.settings.sync.bounds.folder
     async with services.runtime.uow() as uow:
         sync, content = await job_files.files_of(uow, caller, job_id)
-    return await asyncio.to_thread(_folder_out, sync.folder, content, list(sync.fetch))
+
+    def out() -> Response:
+        return _json(JobFilesOut(**_folder_fields(sync.folder, content), fetch=list(sync.fetch), most_bytes=most))
+
+    return await asyncio.to_thread(out)
 
 
 @router.get(
@@ -153,7 +165,7 @@ async def get_job_results(services: Served, caller: Caller, job_id: JobId) -> Re
     """The folder that a job of yours has kept at its end."""
     async with services.runtime.uow() as uow:
         folder, content = await job_files.results_of(uow, caller, job_id)
-    return await asyncio.to_thread(_folder_out, folder, content, [])
+    return await asyncio.to_thread(_folder_out, folder, content)
 
 
 @router.get(
@@ -189,18 +201,22 @@ async def put_job_results(request: Request, services: Served, caller: Caller, jo
             return await job_files.results_of(uow, caller, job_id)
 
     folder, content = await repeat_lost(keep)
-    return await asyncio.to_thread(_folder_out, folder, content, [])
+    return await asyncio.to_thread(_folder_out, folder, content)
 
 
 def _json(model: BaseModel) -> Response:
     return Response(model.model_dump_json(), media_type="application/json", headers={"Cache-Control": "no-store"})
 
 
-def _folder_out(folder: str | None, content: bytes, fetch: list[str]) -> Response:
+def _folder_out(folder: str | None, content: bytes) -> Response:
+    return _json(FolderOut(**_folder_fields(folder, content)))
+
+
+def _folder_fields(folder: str | None, content: bytes) -> dict[str, Any]:
     """A folder with all its entries, which for a large one takes a part of a second."""
     entries = entries_in(content)
     chunks = len({digest for digest, _ in chunk_sizes(entries)})
-    return _json(FolderOut(id=folder, entries=[fields_of(entry) for entry in entries], chunks=chunks, fetch=fetch))
+    return {"id": folder, "entries": [fields_of(entry) for entry in entries], "chunks": chunks}
 
 
 async def _data(services: Services, caller: Principal, content: bytes, skip: int) -> Response:

@@ -101,6 +101,12 @@ class FolderOut(Wire):
     fetch: Annotated[list[str], Field(default_factory=list)]
 
 
+class JobFilesOut(FolderOut):
+    """What a job begins with, and what it keeps: the paths in `fetch`, and `most_bytes` of them together."""
+
+    most_bytes: int
+
+
 class ResultsKeep(Wire):
     """The folder that is kept as the results of a job."""
 

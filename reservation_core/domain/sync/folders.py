@@ -121,6 +121,26 @@ def fault_of_entries(entries: Sequence[FolderEntry]) -> str | None:
     return None
 
 
+def stand_together(entries: Sequence[FolderEntry]) -> tuple[list[FolderEntry], list[str]]:
+    """Different entries, each without a fault, that can be in one folder, and why the others can't.
+
+    Of two that differ in upper and lower case only, the first stays. Of a link and what is behind it, the link goes.
+    """
+    names: dict[str, str] = {}
+    folders = {above for entry in entries for above in _above(entry.path)}
+    kept, faults = [], []
+    for entry in entries:
+        way = {_folded(path): path for path in (entry.path, *_above(entry.path))}
+        if entry.kind is not EntryKind.FOLDER and entry.path in folders:
+            faults.append(f"{entry.path!r}, which is no folder, as something behind it is named, too")
+        elif any(names.get(name, path) != path for name, path in way.items()):
+            faults.append(f"the path {entry.path!r} differs from another one in upper and lower case only")
+        else:
+            names |= way
+            kept.append(entry)
+    return kept, faults
+
+
 def is_of_git(path: str) -> bool:
     """Whether a path is in or is a folder `.git`: what is written there, Git executes for whoever uses it.
 

@@ -45,7 +45,7 @@ class Files(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path.endswith("/files"):
-            content = json.dumps({"entries": self.entries, "chunks": 2, "fetch": ["out"]}).encode()
+            content = json.dumps({"id": "0", "entries": self.entries, "chunks": 2, "fetch": ["out"]}).encode()
         else:
             content = b"".join(framed(sha256(part).digest(), part) for part in (_SECOND, _CONTENT))
             self.asked.set()
@@ -77,6 +77,8 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("root")
     root.chmod(0o755)
     (root / "bin").mkdir()
+    (root / "dev").mkdir()
+    (root / "dev" / "null").touch()  # without it, the shell begins nothing in the background
     shutil.copy(_BUSYBOX, root / "bin")
     for applet in ("sh", "cat", "mkdir", "sleep", "kill", "ps"):
         (root / "bin" / applet).symlink_to("busybox")
@@ -184,6 +186,34 @@ def test_orphans_are_reaped(inside: InRoot) -> None:
         eventually_sync(lambda: len(children(first)) == 1)
         inside.signal(process, signal.SIGTERM)
         assert process.wait(PATIENCE_S) == 128 + signal.SIGTERM
+
+
+def test_what_a_command_leaves_is_ended_before_its_files_are_read(inside: InRoot) -> None:
+    """As the kernel would end it with the first process; its writing would spoil what is kept, and it has the GPUs."""
+    orphan = "while :; do echo beat >>out/beat; done"
+    done = inside.run("sh", "-c", f"mkdir out; echo big >out/model; ({orphan}) & while ! [ -s out/beat ]; do :; done")
+    assert done.returncode == 0, done.stderr
+    assert Files.kept == ["out", "out/beat", "out/model"]
+    assert "not kept" not in done.stderr
+
+
+def test_processes_of_a_session_may_end_by_themselves(inside: InRoot) -> None:
+    with inside.begin() as process:
+        while not (inside.folder / "run.sh").exists():
+            assert process.poll() is None
+        (inside.folder / "out").mkdir()
+        (inside.folder / "out").chmod(0o777)
+        (first,) = children(process.pid)
+        entering = ["nsenter", f"--target={first}", "--pid", "--root", f"--setuid={_NOBODY}", f"--setgid={_NOBODY}"]
+        shell = f"cd {FOLDER_PATH}; trap 'echo over >out/end; exit 0' TERM; echo ready; while :; do sleep 0.1; done"
+        words = [*entering, "/bin/sh", "-c", shell]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as entered:
+            assert entered.stdout is not None
+            assert entered.stdout.readline() == "ready\n"
+            inside.signal(process, signal.SIGTERM)
+            assert entered.wait(PATIENCE_S) == 0
+        assert process.wait(PATIENCE_S) == 0
+    assert Files.kept == ["out", "out/end"]
 
 
 def test_a_job_that_is_ended_while_its_files_come_ends_at_once(inside: InRoot, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,6 +63,7 @@ async def test_a_folder_goes_into_a_job_and_results_come_out(alice: httpx.AsyncC
     found = (await alice.get(f"/v1/jobs/{job}/files")).json()
     assert (found["id"], found["chunks"], found["fetch"]) == (folder, 2, ["out"])
     assert found["entries"] == listed(**files)["entries"]
+    assert found["most_bytes"] == SyncSettings().folder_bytes
     data = (await alice.get(f"/v1/jobs/{job}/files/data")).content
     assert [chunk for _, chunk in read_pack(data)] == [b"aaa", b"bb"]
     rest = (await alice.get(f"/v1/jobs/{job}/files/data", params={"skip": 1})).content

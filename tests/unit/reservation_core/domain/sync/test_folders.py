@@ -15,7 +15,9 @@ from reservation_core.domain.sync.folders import (
     content_bytes,
     entry_of,
     fault_of_entries,
+    fault_of_entry,
     fields_of,
+    stand_together,
 )
 from reservation_core.domain.sync.job_sync import fault_of_fetched, fault_of_kept
 from tests.examples import examples
@@ -109,6 +111,16 @@ ENTRIES = st.lists(
     st.one_of(PATHS.map(file), PATHS.map(folder), st.builds(link, PATHS, st.one_of(PATHS, PATHS.map("/{}".format)))),
     max_size=6,
 )
+
+
+@given(ENTRIES)
+@examples(400)
+def test_entries_that_stand_together_have_no_fault(entries: list[FolderEntry]) -> None:
+    sound = list({entry.path: entry for entry in entries if fault_of_entry(entry) is None}.values())
+    kept, faults = stand_together(sound)
+    assert fault_of_entries(kept) is None
+    assert len(kept) + len(faults) == len(sound)
+    assert (faults == []) == (fault_of_entries(sound) is None)
 
 
 @given(ENTRIES)
