@@ -10,26 +10,26 @@ from reservation_core.ports.cluster import PodRefusedError
 PROGRAMS_PATH: Final = "/opt/gpu-dev"
 """Where sessions find sftp-server, scp and rsync, in `bin`, and jobs with files the program around their command."""
 
-_PROGRAMS = "gpu-dev-session-tools"
+_PROGRAMS = "gpu-dev-session-tools"  # its old name: pods without files stay as they were
 _FILES = f"{PROGRAMS_PATH}/files"
 _FOLDER = "gpu-dev-folder"
 _TOOLS_BYTES = "64Mi"
-_ALL_BYTES = "256Mi"
+_FILES_BYTES = "256Mi"
 
 
-def is_with_files(spec: PodSpec) -> bool:
+def has_files(spec: PodSpec) -> bool:
     """Whether a pod's command runs within the program that gets and keeps its files."""
     return spec.workload.sync is not None
 
 
 def command_with_files(spec: PodSpec) -> tuple[str, ...]:
-    """The command of a pod with files, which a session lacks, within that program."""
+    """That program, and the command within it, if it is not a session."""
     return (*program_words(_FILES), *spec.workload.command)
 
 
 def file_variables(spec: PodSpec) -> dict[str, str]:
     """The variables of a container that say where its files are."""
-    return {FOLDER_VARIABLE: FOLDER_PATH} if is_with_files(spec) else {}
+    return {FOLDER_VARIABLE: FOLDER_PATH} if has_files(spec) else {}
 
 
 def program_containers(spec: PodSpec, tools_image: str | None, files_image: str | None) -> list[dict[str, Any]]:
@@ -37,7 +37,7 @@ def program_containers(spec: PodSpec, tools_image: str | None, files_image: str 
     containers = []
     if tools_image is not None and not spec.workload.command:
         containers.append(_container("session-tools", tools_image, "/tools"))
-    if is_with_files(spec):
+    if has_files(spec):
         if files_image is None:
             raise PodRefusedError(
                 Reason(
@@ -56,14 +56,14 @@ def program_containers(spec: PodSpec, tools_image: str | None, files_image: str 
 def program_mounts(spec: PodSpec, *, has_programs: bool) -> list[dict[str, Any]]:
     """Where the command has the programs, which it can't change, and the folder of its files."""
     programs = [{"name": _PROGRAMS, "mountPath": PROGRAMS_PATH, "readOnly": True}] if has_programs else []
-    return [*programs, *([{"name": _FOLDER, "mountPath": FOLDER_PATH}] if is_with_files(spec) else [])]
+    return [*programs, *([{"name": _FOLDER, "mountPath": FOLDER_PATH}] if has_files(spec) else [])]
 
 
 def program_volumes(spec: PodSpec, *, has_programs: bool) -> list[dict[str, Any]]:
     """The volumes of these, which go with the pod. The folder is bounded as all that the job writes on the node."""
-    size = _ALL_BYTES if is_with_files(spec) else _TOOLS_BYTES
+    size = _FILES_BYTES if has_files(spec) else _TOOLS_BYTES
     programs = [{"name": _PROGRAMS, "emptyDir": {"sizeLimit": size}}] if has_programs else []
-    return [*programs, *([{"name": _FOLDER, "emptyDir": {}}] if is_with_files(spec) else [])]
+    return [*programs, *([{"name": _FOLDER, "emptyDir": {}}] if has_files(spec) else [])]
 
 
 def _container(name: str, image: str, path: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any, assert_never
 from reservation_core.adapters.kubernetes.pods.added_programs import (
     command_with_files,
     file_variables,
-    is_with_files,
+    has_files,
     program_containers,
     program_mounts,
     program_volumes,
@@ -203,7 +203,7 @@ def _tolerations(defaults: PodDefaults) -> list[dict[str, Any]]:
 
 
 def _container(spec: PodSpec, rules: PodRules, *, has_programs: bool) -> dict[str, Any]:
-    command = command_with_files(spec) if is_with_files(spec) else spec.workload.command or SESSION_COMMAND
+    command = command_with_files(spec) if has_files(spec) else spec.workload.command or SESSION_COMMAND
     container: dict[str, Any] = {
         "name": CONTAINER,
         "image": _image(spec, rules),
@@ -224,7 +224,7 @@ def _container(spec: PodSpec, rules: PodRules, *, has_programs: bool) -> dict[st
             *(mount.model_dump(exclude_none=True, exclude_defaults=True) for mount in rules.defaults.volumeMounts),
         ],
     }
-    if is_with_files(spec):
+    if has_files(spec):
         container["workingDir"] = FOLDER_PATH
     elif spec.workload.working_dir is not None:
         container["workingDir"] = _text(spec.workload.working_dir, "the working directory")

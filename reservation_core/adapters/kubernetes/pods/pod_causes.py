@@ -88,6 +88,15 @@ def cause_of_waiting(waiting: Mapping[str, Any]) -> Reason | None:
     return None
 
 
+def cause_of_waiting_before(waiting: Mapping[str, Any]) -> Reason | None:
+    """Why an init container does not start, which is the server's; None while it is just starting."""
+    cause = cause_of_waiting(waiting)
+    if cause is None:
+        return None
+    what = "An image of this server, which prepares the pod for the job, can't be started"
+    return Reason(cause.code, f"{what}{quoted(waiting.get('message') or waiting['reason'])} Tell an administrator.")
+
+
 def is_hopeless(waiting: Mapping[str, Any]) -> bool:
     """Whether a container can never start on any node."""
     return waiting.get("reason") == "InvalidImageName"

@@ -19,6 +19,7 @@ from reservation_core.adapters.kubernetes.pods.pod_causes import (
     cause_of_preparation,
     cause_of_unschedulable,
     cause_of_waiting,
+    cause_of_waiting_before,
     condition,
     exit_code_of,
     is_hopeless,
@@ -48,7 +49,7 @@ def read_pod_status(pod: Mapping[str, Any]) -> PodStatus | None:
     if cause_of_end is not None and cause_of_end.code is ReasonCode.START_FAILED:
         started_at = None
     over = phase is PodPhase.FINISHED
-    waiting = _waiting(pod, state) if phase is PodPhase.PENDING else {}
+    waiting = _waiting_before(pod) or as_mapping(state.get("waiting")) if phase is PodPhase.PENDING else {}
     return PodStatus(
         name=name,
         phase=phase,
@@ -92,8 +93,9 @@ def _reason(
 ) -> Reason | None:
     match phase:
         case PodPhase.PENDING:
-            waiting = _waiting(pod, state)
-            return cause_of_pod_status(pod) or _leaving(pod) or cause_of_waiting(waiting) or cause_of_unschedulable(pod)
+            before = _waiting_before(pod)
+            held = cause_of_waiting_before(before) if before else cause_of_waiting(as_mapping(state.get("waiting")))
+            return cause_of_pod_status(pod) or _leaving(pod) or held or cause_of_unschedulable(pod)
         case PodPhase.RUNNING:
             return cause_of_pod_status(pod) or _leaving(pod)
         case PodPhase.FINISHED:
@@ -161,13 +163,13 @@ def _workload_state(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     return {kind: what for kind, what in state.items() if isinstance(what, Mapping)}
 
 
-def _waiting(pod: Mapping[str, Any], state: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the workload's container waits for; an init container that can't start keeps it waiting."""
+def _waiting_before(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What an init container waits for that can't start, and so the workload's container; empty if none does."""
     for before in _init_states(pod):
         waiting = as_mapping(before.get("waiting"))
         if waiting.get("reason") not in (None, _INITIALIZING):
             return waiting
-    return as_mapping(state.get("waiting"))
+    return {}
 
 
 def _ended_before(pod: Mapping[str, Any]) -> Mapping[str, Any]:

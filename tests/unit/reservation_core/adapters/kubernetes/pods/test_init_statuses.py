@@ -26,6 +26,17 @@ def test_an_init_container_that_can_not_start_is_the_cause_of_waiting() -> None:
     assert code(pod("Pending", initializing, **before(RUNNING))) is None
 
 
+def test_an_image_of_the_server_is_not_taken_for_the_users() -> None:
+    reason = read(
+        pod("Pending", waiting("PodInitializing"), **before(waiting("ErrImagePull", "manifest unknown")))
+    ).reason
+    assert reason is not None
+    assert reason.detail == (
+        "An image of this server, which prepares the pod for the job, can't be started: manifest unknown. "
+        "Tell an administrator."
+    )
+
+
 def test_a_failed_init_container_ends_the_pod_with_its_last_words() -> None:
     failed = pod("Failed", waiting("PodInitializing"), **before(terminated(1, message="No space left on device\n")))
     status = read(failed)
