@@ -8,8 +8,25 @@
 
 {{/* The API's address for programs in jobs; empty: settings say another, or there is no API. */}}
 {{- define "gpu-dev-server.jobServer" -}}
-{{- if and .Values.apiService.enabled (not (hasKey .Values.reservationProcessor.settings "GPU_DEV_JOB_SERVER")) -}}
+{{- if and .Values.apiService.enabled (not (include "gpu-dev-server.namedJobServer" .)) -}}
 http://api-service.{{ include "gpu-dev-server.cp" . }}.svc:{{ int .Values.apiService.service.port }}
+{{- end }}
+{{- end }}
+
+{{/* The address that the settings of either name. */}}
+{{- define "gpu-dev-server.namedJobServer" -}}
+{{- coalesce (get .Values.reservationProcessor.settings "GPU_DEV_JOB_SERVER") (get .Values.apiService.settings "GPU_DEV_JOB_SERVER") | default "" }}
+{{- end }}
+
+{{/* The address, the same for both where one alone names it: (list . settings). */}}
+{{- define "gpu-dev-server.jobServerEnv" -}}
+{{- $name := "GPU_DEV_JOB_SERVER" }}
+{{- if not (hasKey (index . 1) $name) }}
+{{- with index . 0 }}
+{{- with include "gpu-dev-server.namedJobServer" . | default (include "gpu-dev-server.jobServer" .) }}
+- {name: {{ $name }}, value: {{ . | quote }}}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- end }}
 
@@ -34,12 +51,7 @@ http://api-service.{{ include "gpu-dev-server.cp" . }}.svc:{{ int .Values.apiSer
 - {name: GPU_DEV_APPS_HOST, value: {{ . | quote }}}
 {{- end }}
 {{- end }}
-{{- $server := "GPU_DEV_JOB_SERVER" }}
-{{- if not (or (hasKey .Values.settings $server) (hasKey .Values.apiService.settings $server)) }}
-{{- with get .Values.reservationProcessor.settings $server | default (include "gpu-dev-server.jobServer" .) }}
-- {name: {{ $server }}, value: {{ . | quote }}}
-{{- end }}
-{{- end }}
+{{- include "gpu-dev-server.jobServerEnv" (list . .Values.apiService.settings) }}
 {{- include "gpu-dev-server.filesEnv" (list . .Values.apiService.settings) }}
 {{- if .Values.apiService.policy }}
 - {name: GPU_DEV_POLICY_FILE, value: /api-configuration/policy.toml}

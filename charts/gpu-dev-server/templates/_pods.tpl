@@ -94,9 +94,7 @@ availability-updater,postgres-backup,reservation-expiry
 {{- if and .Values.nodeAgent.enabled (not (or (hasKey .Values.settings $port) (hasKey .Values.reservationProcessor.settings $port))) }}
 - {name: {{ $port }}, value: "9404"}
 {{- end }}
-{{- with include "gpu-dev-server.jobServer" . }}
-- {name: GPU_DEV_JOB_SERVER, value: {{ . | quote }}}
-{{- end }}
+{{- include "gpu-dev-server.jobServerEnv" (list . .Values.reservationProcessor.settings) }}
 {{- include "gpu-dev-server.filesEnv" (list . .Values.reservationProcessor.settings) }}
 {{- $tools := "GPU_DEV_KUBERNETES__SESSION_TOOLS_IMAGE" }}
 {{- if not (or (hasKey .Values.settings $tools) (hasKey .Values.reservationProcessor.settings $tools)) }}

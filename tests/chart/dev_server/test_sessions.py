@@ -137,11 +137,13 @@ def test_jobs_have_files_by_the_processors_image() -> None:
     name, server = "GPU_DEV_KUBERNETES__FILES_IMAGE", "GPU_DEV_JOB_SERVER"
     registry: dict[str, Any] = {"global": {"imageRegistry": "registry.test/team"}, "image": {"tag": "7"}}
     elsewhere = {"reservationProcessor": {"settings": {server: "https://gpus.test"}}}
+    by_the_api = {"apiService": {"settings": {server: "https://gpus.test"}}}
     service = f"http://api-service.{CONTROLPLANE}.svc:8000"
     for values, image, address in (
         (registry, "registry.test/team/reservation-processor:7", service),
         (over(registry, {"settings": {name: "other:1"}}), "other:1", service),
         (over(registry, elsewhere), "registry.test/team/reservation-processor:7", "https://gpus.test"),
+        (over(registry, by_the_api), "registry.test/team/reservation-processor:7", "https://gpus.test"),
         (over(registry, {"files": {"enabled": False}}), None, service),
     ):
         documents = rendered(over(values, {"apiService": {"service": {"port": 8000}}}))
