@@ -249,7 +249,7 @@ class Planner:
         try:
             async with self._uow(one_statement=all(slot.asker is None for slot in slots)) as uow:
                 allowed = await self._quota.permitted_slots(uow, slots, self._clock.now())
-                written = await uow.planning.commit_slots(self._epoch, allowed, now)
+                written = await uow.planning.commit_slots(self._epoch, allowed, now, slots)
         except (CalendarConflictError, TransactionLostError):
             self.read_anew()
             return
@@ -260,7 +260,7 @@ class Planner:
         for slot in slots:
             if slot.id not in written:
                 picture.forget_slot(slot.id)
-        if await self._read_refused(picture):
+        if await self._read_refused(picture, [slot.id for slot in slots if slot.follows and slot.id not in written]):
             # Read the present state first.
             self._cadence.rest_from_slots()
 
@@ -321,9 +321,9 @@ class Planner:
         self._note_change()
         return picture
 
-    async def _read_refused(self, picture: CalendarPicture) -> bool:
-        """Read again the jobs that quotas refused, which the picture counts as started; true when there were any."""
-        refused = self._quota.take_refused()
+    async def _read_refused(self, picture: CalendarPicture, behind: Sequence[str] = ()) -> bool:
+        """Read again the jobs that quotas refused, and those `behind` these and others; true when there were any."""
+        refused = [*{*self._quota.take_refused(), *behind}]
         if refused:
             async with self._uow(one_statement=True) as uow:
                 await self._apply_changed(uow, picture, refused, refused)

@@ -281,13 +281,18 @@ class Planning(StatementRunner):
             raise RuntimeError(f"{row['cards']} ledger rows were written where the plan has {expected}")
         return PlanOutcome(started)
 
-    async def commit_slots(self, epoch: int, slots: Sequence[PlannedSlot], now: datetime) -> frozenset[str]:
+    async def commit_slots(
+        self, epoch: int, slots: Sequence[PlannedSlot], now: datetime, planned: Sequence[PlannedSlot] = ()
+    ) -> frozenset[str]:
         """Replace the slots of waiting jobs; a job's first slot comes with its promised start.
+
+        Of those `planned` the others were refused.
 
         One statement. Returns the updated jobs; others have left the queue or were changed meanwhile. Raises
         LostLeadershipError when the epoch is old, CalendarConflictError when a GPU is taken.
         """
         placed = [(slot.id, gpu.gpu_id, gpu.rank) for slot in slots for gpu in slot.gpus]
+        kept = {slot.id for slot in slots}
         if any(slot.gpus and slot.end <= slot.start for slot in slots):
             raise CalendarConflictError("A slot would end before it begins. Plan again.")
         try:
@@ -303,6 +308,7 @@ class Planning(StatementRunner):
                     "placed": [bool(slot.gpus) for slot in slots],
                     "becauses": [slot.because or CLEARED for slot in slots],
                     "follows": [slot.follows for slot in slots],
+                    "refused": [slot.id for slot in planned if slot.id not in kept],
                     "gpu_owners": [owner for owner, _, _ in placed],
                     "gpu_ids": [gpu_id for _, gpu_id, _ in placed],
                     "ranks": [rank for _, _, rank in placed],

@@ -273,9 +273,10 @@ SELECT EXISTS (SELECT FROM fence) AS leads, (SELECT over FROM time) AS over,
 
 -- name: commit_slots
 -- Replace the slots of waiting jobs, under the fence (see check_epoch). Jobs that have left the queue, were changed, or
--- are being changed are left out: the change decides about the slot, too. The first slot comes with the promised start.
+-- are being changed are left out: the change decides about the slot, too. With them, and with those whose slots were
+-- `refused`, go all that follow these. The first slot comes with the promised start.
 -- A slot that moves beyond it is recorded once per promise, with a step of the clock since then.
-WITH time AS MATERIALIZED (
+WITH RECURSIVE time AS MATERIALIZED (
     SELECT ledger_time(CAST(:counted AS timestamptz)) AS at
 ), fence AS (
     SELECT epoch FROM planner_lease WHERE epoch = :epoch FOR SHARE
@@ -284,7 +285,7 @@ WITH time AS MATERIALIZED (
                          CAST(:ends AS timestamptz[]), CAST(:promises AS timestamptz[]), CAST(:placed AS boolean[]),
                          CAST(:becauses AS text[]), CAST(:follows AS boolean[]))
          AS i (id, version, starts_at, ends_at, promised_at, placed, because, follows)
-), waiting AS MATERIALIZED (
+), locked AS MATERIALIZED (
     SELECT r.id, r.attempt, r.booking_id, r.cpu_milli, r.memory_bytes, r.held
     FROM reservations r
     WHERE r.id = ANY(CAST(:ids AS text[])) AND r.status = 'queued' AND EXISTS (SELECT FROM fence)
@@ -294,6 +295,15 @@ WITH time AS MATERIALIZED (
       AND EXISTS (SELECT FROM input i WHERE i.id = r.id AND (i.version IS NULL OR i.version = r.version)
                     AND (r.held IS NOT TRUE OR (i.follows AND r.array_size IS NULL)))
     ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED
+), left_out (id) AS (
+    SELECT id FROM (SELECT unnest(CAST(:refused AS text[])) UNION ALL
+                    SELECT i.id FROM input i WHERE i.id NOT IN (SELECT l.id FROM locked l)) AS o (id)
+    WHERE EXISTS (SELECT FROM input i WHERE i.follows)
+    UNION
+    SELECT d.job_id
+    FROM left_out l JOIN job_dependencies d ON d.needs_id = l.id JOIN input i ON i.id = d.job_id AND i.follows
+), waiting AS MATERIALIZED (
+    SELECT * FROM locked WHERE id NOT IN (SELECT o.id FROM left_out o)
 ), removed AS (
     DELETE FROM allocations a USING waiting w WHERE a.reservation_id = w.id AND a.planned
     RETURNING a.gpu_id

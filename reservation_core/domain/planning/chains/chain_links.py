@@ -132,7 +132,7 @@ class ChainLinks:
 
 
 def late_by(ledger: Ledger, job_id: str, at: int) -> int:
-    """By how much a job will start later than its slot, which has come: in steps, so that not each moment is another."""
+    """By how much a job will start later than its slot, which has come; in steps, so that it changes once a minute."""
     late = at - ledger.slots[job_id][0]
     return -(-late // OVERRUN) * OVERRUN if late > IN_TIME else 0
 
