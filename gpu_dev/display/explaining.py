@@ -79,7 +79,7 @@ def _facts(job: Job) -> list[str]:
             for needed in job.after
             if needed.state is DependencyState.OPEN
         ]
-        if job.estimated_start_at is not None:
+        if job.estimated_start_at is not None and job.after:
             facts.append(f"Starts about: {start_words(job)}, {_after_others(job)}.")
         if job.promised_start_at is not None:
             facts.append(f"Promised start: {local_time(job.promised_start_at)}.")
