@@ -107,8 +107,9 @@ availability-updater,postgres-backup,reservation-expiry
 {{/* The image from which jobs get the program for their files: (list . settings). */}}
 {{- define "gpu-dev-server.filesEnv" -}}
 {{- $name := "GPU_DEV_KUBERNETES__FILES_IMAGE" }}
+{{- $own := index . 1 }}
 {{- with index . 0 }}
-{{- if and .Values.files.enabled (not (or (hasKey .Values.settings $name) (hasKey (index $ 1) $name))) }}
+{{- if and .Values.files.enabled (not (or (hasKey .Values.settings $name) (hasKey $own $name))) }}
 - {name: {{ $name }}, value: {{ include "gpu-dev-server.image" (list . .Values.reservationProcessor.image) | quote }}}
 {{- end }}
 {{- end }}
