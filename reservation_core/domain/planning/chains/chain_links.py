@@ -28,8 +28,7 @@ SpanOf = Callable[[str], Span | None]
 class Floor(NamedTuple):
     """From when on a job may start: `at`, and by what is sure `sure`; `need` decides that, if any does.
 
-    What has lasted longer than it could is expected to end `OVERRUN` from now, which is not sure. `at` is None where
-    nothing is known of `need`.
+    `at` is None where nothing is known of `need`, or it has lasted longer than it could.
     """
 
     at: int | None
@@ -150,8 +149,10 @@ def floor_of(job: Waiting, span_of: SpanOf, at: int) -> Floor:
             unknown = unknown or need
             continue
         time = span.start + need.beside if need.by_start else span.end
-        sure = max(sure, time if time > at else -FOREVER)
-        time = time if time > at else at + OVERRUN
+        if time <= at:  # it has lasted longer than it could
+            unknown = unknown or need
+            continue
+        sure = max(sure, time)
         if time > latest:
             latest, last = time, need
     return Floor(latest, sure, last) if unknown is None else Floor(None, sure, unknown)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.calendar import OVERRUN, to_micros
+from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.changes import DependenciesMet, DependencyFailed
 from reservation_core.domain.jobs.asked_dependencies import DependencyState, DependencyWhen
 from reservation_core.domain.jobs.dependencies import KnownDependency, settle
@@ -33,7 +33,6 @@ from tests.unit.reservation_core.domain.planning.worlds import (
 MANY = 1000
 PATIENCE = 200
 """So often the planner may be asked at one time until it has decided all."""
-GUESS = timedelta(microseconds=OVERRUN)
 SLACK = timedelta(seconds=2)
 
 
@@ -159,15 +158,17 @@ class ChainWorld:
     def rows(self, without: str = "") -> list[Commitment]:
         return [row for life in self.jobs.values() if life.asked.id != without for row in life.all_rows]
 
-    def floor(self, life: Life) -> datetime | None:
-        """From when on a job may start; None where that is not known."""
+    def floor(self, life: Life, *, sure: bool = False) -> datetime | None:
+        """From when on a job may start; None where that is not known: not `sure` with a job whose slot has come."""
         latest = self.now
         for dependency in self.needs(life):
             rows = self.jobs[dependency.job].all_rows
             if not rows:
                 return None
             end = rows[0].start if dependency.when is DependencyWhen.STARTED else rows[0].end
-            latest = max(latest, end if end > self.now else self.now + GUESS)
+            if end <= self.now and (sure or self.jobs[dependency.job].slot is None):
+                return None
+            latest = max(latest, end)
         return latest
 
     # --- telling the planner, and what it decides ---
@@ -240,7 +241,7 @@ class ChainWorld:
         for life in self.jobs.values():
             if not life.held or life.status is not JobStatus.QUEUED:
                 continue
-            floor = self.floor(life)
+            floor = self.floor(life, sure=True)
             if life.slot is None:
                 assert floor is None or not self.has_place(life)
             else:
