@@ -38,7 +38,7 @@ def downgrade() -> None:
 _DROP = """
 DROP INDEX reservations_dependants;
 DROP TRIGGER allocations_follow ON allocations;
-DROP FUNCTION slot_follows(), open_needs(text);
+DROP FUNCTION slot_follows(), open_needs(text), has_few_needs(text);
 DELETE FROM allocations WHERE planned AND follows;
 ALTER TABLE allocations DROP COLUMN follows;
 """

@@ -11,6 +11,11 @@ CREATE OR REPLACE FUNCTION open_needs(waiting_id text) RETURNS TABLE (needs_id t
         ELSE n.started_at IS NOT NULL OR n.retried > 0 END
 $$;
 
+-- Whether a job that waits for others may have a slot: each look at it asks for the ends of all of them.
+CREATE OR REPLACE FUNCTION has_few_needs(waiting_id text) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT count(*) <= 100 FROM (SELECT FROM job_dependencies WHERE job_id = waiting_id LIMIT 101) AS needs
+$$;
+
 -- Null: not the slot of a job that waits for others, so that all other rows cost nothing.
 ALTER TABLE allocations ADD COLUMN IF NOT EXISTS follows boolean;
 
@@ -26,7 +31,7 @@ BEGIN
     WHERE a.id IS NULL OR lower(NEW.during) < CASE WHEN n.by_start THEN lower(a.during) ELSE upper(a.during) END
     LIMIT 1;
     IF FOUND THEN
-        RAISE EXCEPTION 'the slot of % begins before % is as far, for which it waits', NEW.reservation_id, needed
+        RAISE EXCEPTION 'the slot of % begins before the end (or start) of %, for which it waits', NEW.reservation_id, needed
             USING ERRCODE = 'exclusion_violation', CONSTRAINT = 'allocations_follow', TABLE = 'allocations';
     END IF;
     RETURN NULL;

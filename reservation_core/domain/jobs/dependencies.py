@@ -13,7 +13,7 @@ from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reason, Rea
 RELEASED = Reason(ReasonCode.SUBMITTED, "It waits for other jobs no longer, and will be planned in a moment.")
 
 UNKNOWN_START = "Its start is known after that."
-KEPT_START = "Its GPUs are kept from the estimated start on; it may start sooner."
+KEPT_START = "GPUs are kept for the estimated start; it may start sooner."
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ _FOREVER = datetime.max.replace(tzinfo=UTC)
 SHARES_LOOKED_AT = 1000
 """So many shares of a user are looked at for a page: those with the statuses and of the owner that are asked for."""
 
-_SLOT = "Its GPUs are kept from the estimated start on; it may start sooner."
+_SLOT = "GPUs are kept for the estimated start; it may start sooner."
 
 
 class JobViews:

@@ -76,7 +76,7 @@ SELECT id, gpus, nodes, gpu_type, preemptible,
        CASE WHEN held THEN ARRAY(SELECT n.needs_id FROM open_needs(id) AS n WHERE n.by_start) END AS needed_starts
 FROM reservations
 WHERE id = ANY(CAST(:ids AS text[])) AND status = 'queued' AND kind = 'job'
-  AND (held IS NOT TRUE OR (array_size IS NULL AND booking_id IS NULL AND preemptible IS NOT TRUE));
+  AND (held IS NOT TRUE OR (array_size IS NULL AND booking_id IS NULL AND preemptible IS NOT TRUE AND has_few_needs(id)));
 
 -- name: waiting_dependants
 -- The jobs that wait for others and may have a slot, with what they still wait for: the first, over all types, and all
@@ -88,7 +88,7 @@ SELECT id, gpus, nodes, gpu_type, preemptible, CAST(extract(epoch FROM duration)
        ARRAY(SELECT n.needs_id FROM open_needs(id) AS n WHERE n.by_start) AS needed_starts
 FROM reservations
 WHERE status = 'queued' AND held AND kind = 'job' AND array_size IS NULL AND booking_id IS NULL
-  AND preemptible IS NOT TRUE
+  AND preemptible IS NOT TRUE AND has_few_needs(id)
   AND id IN ((SELECT id FROM reservations
               WHERE status = 'queued' AND held AND kind = 'job' AND array_size IS NULL AND booking_id IS NULL
                 AND preemptible IS NOT TRUE

@@ -199,7 +199,7 @@ async def test_the_ledger_refuses_a_slot_that_begins_too_early(world: World) -> 
     with pytest.raises(CalendarConflictError) as refused:
         async with world.uow() as uow:
             await uow.planning.commit_slots(epoch, [early], now)
-    assert f"before {second} is as far" in str(refused.value.__cause__)
+    assert f"before the end (or start) of {second}" in str(refused.value.__cause__)
     async with world.uow() as uow:
         assert await uow.planning.commit_slots(epoch, [replace(early, start=start)], now) == {third}
     # Where nothing is known of the other's end, there is no slot behind it.

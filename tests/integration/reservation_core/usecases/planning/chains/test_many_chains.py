@@ -27,3 +27,17 @@ async def test_a_new_planner_knows_all_that_have_a_slot(world: World, monkeypatc
     await settled(planner)
     for job in behind:
         assert await begins(world, job) is None
+
+
+@pytest.mark.parametrize(("many", "promised"), [(100, True), (101, False)])
+async def test_nothing_is_promised_after_very_many_jobs(world: World, many: int, promised: bool) -> None:
+    """Neither as it comes, nor where a new planner reads everything."""
+    first = await world.ran(duration=3600)
+    needed = [first, *[await dependent(world, {first: DependencyWhen.ENDED}) for _ in range(many - 1)]]
+    planner = await world.planner()
+    await settled(planner)
+    last = await dependent(world, dict.fromkeys(needed, DependencyWhen.ENDED))
+    await settled(planner)
+    assert (await begins(world, last) is not None) is promised
+    await settled(await world.planner())
+    assert (await begins(world, last) is not None) is promised
