@@ -63,7 +63,7 @@ def help_asked(ctx: Any, args: list[str], commands: Mapping[str, Any]) -> list[s
     """
     if args[0] != "help" or "help" in commands or ctx.resilient_parsing:
         return args
-    if len(args) == 1:
+    if args[1:] in ([], ["help"]):
         put(Rendered(f"{ctx.get_help()}\n"))
         ctx.exit()
     name, *below = args[1:]
@@ -78,7 +78,7 @@ def refuse_synonym(ctx: Any, typed: str, commands: Mapping[str, Any]) -> None:
     """
     if typed in commands or ctx.resilient_parsing:
         return
-    meant = sorted(name for words in _MEANINGS if typed in words for name in words & commands.keys())
+    meant = sorted({name for words in _MEANINGS if typed in words for name in words & commands.keys()})
     if meant:
         ctx.fail(f"No such command {typed!r}. Did you mean {' or '.join(map(repr, meant))}?")
 

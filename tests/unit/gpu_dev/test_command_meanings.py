@@ -10,6 +10,7 @@ from gpu_dev.main import app
     ("typed", "meant"),
     [
         (("jobs",), "'list'"),
+        (("ls",), "'list'?"),
         (("kill",), "'cancel'"),
         (("users", "create", "ann"), "'add'"),
         (("tokens", "add"), "'create'"),
@@ -71,6 +72,7 @@ def test_an_option_that_is_an_argument_says_so() -> None:
     ("typed", "shown"),
     [
         (("help",), "Usage: gpu-dev [OPTIONS] COMMAND"),
+        (("help", "help"), "Usage: gpu-dev [OPTIONS] COMMAND"),
         (("help", "submit"), "Usage: gpu-dev submit"),
         (("help", "book", "create"), "Usage: gpu-dev book create"),
         (("book", "help"), "Usage: gpu-dev book [OPTIONS] COMMAND"),
