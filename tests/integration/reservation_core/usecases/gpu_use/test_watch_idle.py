@@ -300,7 +300,7 @@ async def test_only_a_warned_job_is_kept_and_only_by_its_owner(world: World, use
     await rule(world)
     job_id = await world.ran()
     async with world.uow() as uow:
-        with pytest.raises(NotIdleError, match="no warning"):
+        with pytest.raises(NotIdleError, match="not about to end because of idle GPUs"):
             await keep(uow, world.who, job_id, None, world.clock.now())
         bob = await uow.identities.create_user("bob", Role.USER, world.clock.now())
         stranger = Principal(bob.id, bob.name, bob.role, "tok-b", None)
