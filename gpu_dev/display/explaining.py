@@ -199,10 +199,7 @@ def _after_end(job: Job) -> list[str]:
         case ReasonCode.INACTIVE:
             return ["Open another: gpu-dev dev. Nobody needs to be connected to a job with a command."]
         case ReasonCode.IDLE:
-            # One that has not ended may be on its way back to the queue, as its reason says.
-            again = "Submit it again when you need GPUs. Keep a job that is warned: gpu-dev keep ID"
-            use = f"How it used its GPUs: gpu-dev metrics {job.id}"
-            return [use] if job.status in (JobStatus.RUNNING, JobStatus.ENDING) else [use, again]
+            return _after_idle(job)
         case ReasonCode.BOOKING_OVER:
             return ["Book more time (gpu-dev book create), or submit it without a booking."]
         case (
@@ -223,6 +220,17 @@ def _after_end(job: Job) -> list[str]:
             return []
         case _:
             assert_never(code)
+
+
+def _after_idle(job: Job) -> list[str]:
+    """Advice for a job whose GPUs went to others as they were idle."""
+    use = f"How it used its GPUs: gpu-dev metrics {job.id}"
+    if job.status in (
+        JobStatus.RUNNING,
+        JobStatus.ENDING,
+    ):  # it may be on its way back to the queue, as its reason says
+        return [use]
+    return [use, "Submit it again when you need GPUs. Keep a job that is warned: gpu-dev keep ID"]
 
 
 def _while_idle(job: Job) -> list[str]:

@@ -59,7 +59,7 @@ def bring_results(calls: FileCalls, job_id: str, into: Path) -> int:
 
 
 def brought(count: int, job_id: str, into: Path | str) -> str:
-    """What was written, in words."""
+    """A sentence on the files that were written."""
     if not count:
         return f"{job_id} has kept no files; its log says why."
     return f"{count} {'file or folder' if count == 1 else 'files and folders'} of {job_id} written to {into}"

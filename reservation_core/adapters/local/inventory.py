@@ -115,7 +115,7 @@ class LocalInventory:
         self._lock = threading.Lock()
         self._nvml: Any = None
         self._seen: dict[int, tuple[GpuReport, ...]] = {}
-        """What was seen last of each of the driver's GPUs."""
+        """The driver's GPUs, or their instances, as they were last seen."""
         self._products: dict[str | None, str] = {}
         self._in_parts: bool | None = None
         self._links: Links | None = None

@@ -35,8 +35,6 @@ _FOREVER = datetime.max.replace(tzinfo=UTC)
 SHARES_LOOKED_AT = 1000
 """So many shares of a user are looked at for a page: those with the statuses and of the owner that are asked for."""
 
-_SLOT = "GPUs are kept for the estimated start; it may start sooner."
-
 
 class JobViews:
     """The reading half of ports.jobs.reservations.Reservations."""
@@ -216,7 +214,7 @@ class JobViews:
         elif place is not None and place > 1:
             ahead = "1 job is" if place == 2 else f"{place - 1} jobs are"
             detail = f"{ahead} ahead of it in this queue."
-            detail += "" if row.slot_start is None else f" {_SLOT}"
+            detail += "" if row.slot_start is None else f" {KEPT_START}"
             reservation = replace(reservation, reason=Reason(ReasonCode.BEHIND_IN_LINE, detail))
         # The slot in the ledger is what holds; what was told last may be older.
         estimate = row.estimated_start_at if row.slot_start is None else row.slot_start
