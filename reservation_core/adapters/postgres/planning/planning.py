@@ -107,11 +107,11 @@ class Planning(StatementRunner):
         apart = (await self._run("waiting_apart")).mappings()
         known = {job.id for job in waiting}
         waiting += [waiting_of(row, start_allowance) for row in apart if row["id"] not in known]
-        needy = await self._mappings("waiting_dependants", limit=MOST_DEPENDANTS)
+        waiting_for_others = await self._mappings("waiting_dependants", limit=MOST_DEPENDANTS)
         nodes = await self.nodes()
         held = await self._mappings("open_allocations")
         commitments = tuple(commitment_of(row) for row in held)
-        dependants = tuple(dependant_of(row, start_allowance) for row in needy)
+        dependants = tuple(dependant_of(row, start_allowance) for row in waiting_for_others)
         return PlanningSnapshot(nodes, commitments, tuple(waiting), frozenset(complete), dependants)
 
     async def forget_messages(self, epoch: int, limit: int) -> int:

@@ -26,13 +26,13 @@ SpanOf = Callable[[str], Span | None]
 
 
 class Floor(NamedTuple):
-    """From when on a job may start: `at`, and by what is sure `sure`; `need` decides that, if any does.
+    """From when on a job may start: `at`, which is not before the `known_end` of what it waits for; `need` decides it, if any.
 
     `at` is None where nothing is known of `need`, or it has lasted longer than it could.
     """
 
     at: int | None
-    sure: int
+    known_end: int
     need: Need | None
 
 
@@ -140,7 +140,7 @@ def floor_of(job: Waiting, span_of: SpanOf, at: int) -> Floor:
     """From when on a job may start, by the latest ends of what it waits for."""
     if not job.needs:
         return Floor(at + OVERRUN, -FOREVER, None)
-    latest = sure = -FOREVER
+    latest = known_end = -FOREVER
     last: Need | None = None
     unknown: Need | None = None
     for need in job.needs:
@@ -152,7 +152,7 @@ def floor_of(job: Waiting, span_of: SpanOf, at: int) -> Floor:
         if time <= at:  # it has lasted longer than it could
             unknown = unknown or need
             continue
-        sure = max(sure, time)
+        known_end = max(known_end, time)
         if time > latest:
             latest, last = time, need
-    return Floor(latest, sure, last) if unknown is None else Floor(None, sure, unknown)
+    return Floor(latest, known_end, last) if unknown is None else Floor(None, known_end, unknown)

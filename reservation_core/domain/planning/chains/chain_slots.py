@@ -147,7 +147,7 @@ def _broken(job: Waiting, floor: Floor, start: int, place: _Place) -> str | None
     """Why a job can't have its slot; None if it can."""
     if place.picture.pools.pool_of(job.id) is None:
         return UNUSABLE
-    if floor.sure <= start + IN_TIME and place.at < start + IN_TIME:
+    if floor.known_end <= start + IN_TIME and place.at < start + IN_TIME:
         return None
     if floor.need is None:
         return NOT_RELEASED
