@@ -26,7 +26,7 @@ SpanOf = Callable[[str], Span | None]
 
 
 class Floor(NamedTuple):
-    """From when on a job may start: `at`, which is not before the `known_end` of what it waits for; `need` decides it, if any.
+    """From when on a job may start: `at`, not before the `known_end` of what it waits for. `need` decides it, if any.
 
     `at` is None where nothing is known of `need`, or it has lasted longer than it could.
     """
