@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
 from api_service.documents import IF_MATCH, answers, problems, reads
@@ -45,6 +45,12 @@ ScopeInPath = Annotated[
     ),
 ]
 _LIST = "policy"
+
+
+class RulesQuery(PageQuery):
+    """Which rules to list."""
+
+    mine: Annotated[bool, Field(description="Only the rules that apply to you, for administrators, too.")] = False
 
 
 @router.post(
@@ -105,12 +111,16 @@ async def _unfit(body: ExplainRequest, services: Services) -> list[VerdictReason
 
 
 @router.get("", response_model=Page[RuleOut], summary="List the rules", responses=problems(400))
-async def list_rules(services: Served, caller: Caller, query: Annotated[PageQuery, Query()]) -> Response:
+async def list_rules(
+    services: Served,
+    caller: Caller,
+    query: Annotated[RulesQuery, Query()],
+) -> Response:
     """The rules that apply to you, by scope; for administrators all."""
     key = decode(_LIST, query.cursor, (str,))
     after = "" if key is None else str(key[0])
     async with services.runtime.uow() as uow:
-        stored = await change_policy.visible(uow, caller)
+        stored = await change_policy.visible(uow, caller, mine=query.mine)
     found = sorted((rule for rule in stored if str(rule.rule.scope) > after), key=lambda rule: str(rule.rule.scope))
     page = found[: query.limit]
     shown = Page[RuleOut](

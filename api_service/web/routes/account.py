@@ -14,7 +14,7 @@ from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.notices import NoticePreferences, NoticeTargetCreated, NoticeTargetOut
 from reservation_core.contracts.people import SecretOut, TokenCreated, TokenOut
-from reservation_core.contracts.policy import ProjectOut, RuleOut
+from reservation_core.contracts.policy import RuleOut
 from reservation_core.contracts.sessions import SshKeyOut
 from reservation_core.domain.notices.kinds import KIND_MEANINGS, NoticeChannel, NoticeKind
 from reservation_core.domain.policy.limits import Scope
@@ -167,13 +167,7 @@ async def own_secrets(visit: Visit) -> list[SecretOut]:
 
 async def _rules(visit: Visit) -> list[tuple[str, list[RuleText]]]:
     """The rules that hold for the visitor, the most specific first: of whom they are, and what they say."""
-    user = visit.principal.user
-    mine: set[str | None] = {None}
-    stored = await visit.rest.all(Page[RuleOut], "/v1/policy")
-    if any(rule.project is not None for rule in stored):
-        projects = await visit.rest.all(Page[ProjectOut], "/v1/projects")
-        mine |= {project.name for project in projects if user in project.members}
-    held = [rule for rule in stored if rule.user in (None, user) and rule.project in mine]
+    held = await visit.rest.all(Page[RuleOut], "/v1/policy", {"mine": True})
     held.sort(key=lambda rule: (rule.user is None, rule.project is None, rule.gpu_type is None, rule.scope))
     return [
         (

@@ -20,14 +20,16 @@ ORDER_ELSEWHERE = "set it for default or for a project; a user or a GPU type has
 FILE = "policy file"
 
 
-async def visible(uow: UnitOfWork, principal: Principal) -> list[StoredRule]:
-    """The rules that concern the caller, the least specific first; for administrators all."""
+async def visible(uow: UnitOfWork, principal: Principal, *, mine: bool = False) -> list[StoredRule]:
+    """The rules that apply to the caller, the least specific first; for administrators all, unless `mine`."""
     stored = await uow.policies.rules()
-    if principal.is_admin:
+    if principal.is_admin and not mine:
         return stored
-    mine = {None, *await uow.projects.of_user(principal.user_id)}
+    projects = {None, *await uow.projects.of_user(principal.user_id)}
     return [
-        rule for rule in stored if rule.rule.scope.user in (None, principal.user) and rule.rule.scope.project in mine
+        rule
+        for rule in stored
+        if rule.rule.scope.user in (None, principal.user) and rule.rule.scope.project in projects
     ]
 
 

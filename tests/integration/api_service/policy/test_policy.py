@@ -186,6 +186,8 @@ async def test_users_see_what_bears_on_them(
     assert await seen(alice) == ["default", "gpu_type:h100", "project:vision", "user:alice"]
     assert await seen(bob) == ["default", "gpu_type:h100", "user:bob"]
     assert len(await seen(root)) == 5
+    own = (await root.get("/v1/policy?mine=true")).json()
+    assert [rule["scope"] for rule in own["items"]] == ["default", "gpu_type:h100"]
     # With a project go its rules.
     assert (await root.delete("/v1/projects/vision")).json()["members"] == ["alice"]
     assert await seen(alice) == ["default", "gpu_type:h100", "user:alice"]

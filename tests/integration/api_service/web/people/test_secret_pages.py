@@ -1,7 +1,11 @@
 """One's own secrets, and the rules for oneself, on the account's page."""
 
-import httpx
+from typing import Unpack
 
+import httpx
+import pytest
+
+from api_service.web.rest_calls import CallParts, RestAnswer, RestCalls
 from tests.integration.api_service.web.browsing import words
 from tests.integration.api_service.web.conftest import SignedIn
 
@@ -47,7 +51,7 @@ async def test_a_refused_secret_keeps_its_name_and_never_shows_its_value(browsin
 
 
 async def test_the_rules_for_oneself_are_shown_the_most_specific_first(
-    browsing: SignedIn, root: httpx.AsyncClient
+    browsing: SignedIn, root: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser = await browsing("alice")
     assert "No rules limit you" in words(await browser.get("/account"))
@@ -62,5 +66,14 @@ async def test_the_rules_for_oneself_are_shown_the_most_specific_first(
     assert found == [37, 32, 34, 36, 31]
     assert "you, h100" in shown
     assert "its limits on GPUs at once, GPU-hours and open bookings hold as well as yours" in shown
+    asked = list[object]()
+    send = RestCalls.send
+
+    async def noted(calls: RestCalls, method: str, path: str, **parts: Unpack[CallParts]) -> RestAnswer[bytes]:
+        asked.append((path, (parts.get("query") or {}).get("mine")) if "polic" in path or "project" in path else None)
+        return await send(calls, method, path, **parts)
+
+    monkeypatch.setattr(RestCalls, "send", noted)
     shown = words(await (await browsing("root")).get("/account")).partition("The rules for you")[2]
+    assert [call for call in asked if call] == [("/v1/policy", True)]  # and not all rules of others
     assert not any(str(most) in shown.partition("Where notifications")[0].split() for most in (32, 33, 34, 35, 37))
