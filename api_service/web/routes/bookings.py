@@ -27,6 +27,7 @@ _REFUSALS = (400, 403, 409, 412, 413, 422)
 _MOST_DATES = 400
 _STEPS = 200
 _MOST_JOBS = 2000
+_SHOWN_JOBS = 20
 _CANCELLED: TypeAdapter[BookingOut | BookingSeries] = TypeAdapter(BookingOut | BookingSeries)
 
 
@@ -225,6 +226,7 @@ async def _page(
         stale=problem is not None and problem.status == 412,
         verdict=verdict,
         dates=await _dates(visit, booking),
+        jobs=await _jobs(visit, booking),
         steps=life_of_booking(events.items, visit.zone, visit.now),
         older_steps=events.next_cursor is not None,
         over=booking.status in FINAL_BOOKINGS,
@@ -232,6 +234,22 @@ async def _page(
         usable=booking.status in (BookingStatus.CONFIRMED, BookingStatus.ACTIVE),
         mine=booking.user == visit.principal.user,
     )
+
+
+async def _jobs(visit: Visit, booking: BookingOut) -> list[tuple[str, Job | None]]:
+    """The ids of the jobs in it, newest first; the newest, which people look for, with all that they are."""
+    ids = booking.jobs[::-1]
+    return [(job, await _job(visit, job) if number < _SHOWN_JOBS else None) for number, job in enumerate(ids)]
+
+
+async def _job(visit: Visit, job_id: str) -> Job | None:
+    """A job that the visitor may see."""
+    try:
+        return await visit.rest.get(Job, f"/v1/jobs/{visit.encoded(job_id)}")
+    except RestProblemError as problem:
+        if problem.status != 404:
+            raise
+        return None
 
 
 def _fields(visit: Visit, booking: BookingOut) -> dict[str, str]:

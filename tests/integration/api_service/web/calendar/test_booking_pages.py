@@ -35,6 +35,16 @@ async def test_others_bookings_have_no_page_and_take_no_forms(
 
 
 @pytest.mark.usefixtures("lab")
+async def test_its_jobs_are_listed_with_their_names_and_status(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
+    made = await booked(alice, at(3), gpu_type="h100")
+    wanted = {"gpus": 1, "duration": "PT10M", "booking_id": made["id"], "workload": {"command": ["true"]}}
+    first, second = [(await alice.post("/v1/jobs", json=wanted | more)).json()["id"] for more in ({"name": "fit"}, {})]
+    await alice.post(f"/v1/jobs/{first}/cancel")
+    page = await (await browsing("alice")).get(f"/bookings/{made['id']}")
+    assert f"Jobs in it {second} queued fit cancelled {first} " in words(page)
+
+
+@pytest.mark.usefixtures("lab")
 async def test_it_is_changed_and_cancelled_by_forms(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
     made = await booked(alice, at(3), gpu_type="h100", title="runs")
     browser, path = await browsing("alice"), f"/bookings/{made['id']}"
