@@ -145,6 +145,8 @@ class DryRun:
         """When the job is likely to start; None if it starts now, or too little is known.
 
         None, too, while a quota holds it back, within bookings, without GPUs, and where the planner predicts none.
+        The planner finds that a quota holds another job back once there is room for it, and predicts as if that one
+        could start until then; here such jobs are held back at once.
         Nothing can be asked afterwards.
         """
         is_untold = self._is_held_back or self._job.booking_id is not None or not self._view.estimates
@@ -165,18 +167,12 @@ class DryRun:
         return predictor.predict_once(common, self._job, beside, self._now)
 
     def _add_others(self, picture: Picture) -> None:
-        """Put the jobs into the queue whose slots alone are known, held back where quotas do not let them start now."""
-        others = [
-            job for job in self._view.others() if job.id in picture.ledger.slots and job.id not in picture.queue.jobs
-        ]
-        for job in others:
-            picture.queue.add(job, slotted=True)
-        for job in others if limits_starts(self._view.rules) else ():
-            length = length_micros(job.length)
-            if not any(
-                picture.within_quotas(job, pool.gpu_type, picture.at, length) for pool in picture.pools.for_job(job)
-            ):
-                picture.queue.hold_back(job)
+        """Put the jobs into the queue whose slots alone are known."""
+        for job in self._view.others():
+            if job.id in picture.ledger.slots and job.id not in picture.queue.jobs:
+                picture.queue.add(job, slotted=True)
+        if limits_starts(self._view.rules):
+            hold_back_all(picture)
 
     def start_of(self, changed: Waiting) -> datetime | None:
         """When another request would start in the job's place."""
@@ -228,6 +224,14 @@ class DryRun:
 
     def _is_sooner(self, start: datetime | None) -> bool:
         return start is not None and (self.start is None or start + _NOTICED <= self.start)
+
+
+def hold_back_all(picture: Picture) -> None:
+    """Hold back all jobs with a slot that a quota does not let start now, also where there is no room for them."""
+    for job in [picture.queue.jobs[job_id] for job_id in picture.queue.slotted]:
+        at, length = picture.at, length_micros(job.length)
+        if not any(picture.within_quotas(job, pool.gpu_type, at, length) for pool in picture.pools.for_job(job)):
+            picture.queue.hold_back(job)
 
 
 Predict = Callable[[DryRun], Prediction | None]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reservation_core.domain.jobs.smaller_requests import lengths_up_to
 from reservation_core.domain.plan import Commitment, Waiting
-from reservation_core.domain.planning.dry_runs import DryRun, PlanTooShortError, PlanView
+from reservation_core.domain.planning.dry_runs import DryRun, PlanTooShortError, PlanView, hold_back_all
 from reservation_core.domain.planning.predictions.start_predictor import StartPredictor
 from reservation_core.domain.planning.predictions.wait_calibration import ENOUGH, LearntWaits
 from reservation_core.domain.planning.run_times import RunTime
@@ -118,7 +118,10 @@ def test_its_start_is_predicted_as_the_planner_predicts_it(
     seed: int,
     chance: Random,
 ) -> None:
-    """Whether the other jobs with a slot are looked at or not; never later than the promise."""
+    """Whether the other jobs with a slot are looked at or not; never later than the promise.
+
+    The planner knows that a quota holds a job back once there was room for it.
+    """
     simulation = played(steps, chance)
     for _ in range(more):
         simulation.do("arrive")
@@ -129,6 +132,7 @@ def test_its_start_is_predicted_as_the_planner_predicts_it(
     refused = simulation.refused
     comes_true(simulation, wanted)
     common = simulation.planner.common
+    hold_back_all(common)
     came = practised(seed).predict_starts(common, common.queue.jobs.values(), simulation.now).get(wanted.id)
     assert simulation.refused > refused or came == said
     if said is not None and run.promised_at is not None:
