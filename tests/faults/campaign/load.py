@@ -15,6 +15,8 @@ WAITING = 16
 _CLIENTS = 4
 _BOOK_EVERY = 40
 _WITH_DISKS = 0.4
+_LARGE = 20
+"""Elements of an array that is large: each of them is short, so that it leaves room for others."""
 _MAY_BE = frozenset({201, 202, 409, 422})
 """422 and 409: a booking for which there is no room, or a disk that is not there or in use."""
 # The witness is the kernel: a lock a GPU, for as long as any process of the pod lives.
@@ -92,6 +94,8 @@ class Load:
             ({"gpus": 0}, {"gpus": 1}, {"gpus": 1}, {"gpus": 2}, {"gpus": 4}, {"gpus": 4, "nodes": 2})
         )
         terms = self._terms()
+        if terms.get("array", {}).get("size", 0) >= _LARGE:
+            shape, work = self._dice.choice(({"gpus": 0}, {"gpus": 1})), _WORK["short"]
         disks = self._disks.asked() if self._dice.random() < _WITH_DISKS else []
         for disk in disks:
             disk["read_only"] |= "array" in terms  # elements would write at once
@@ -109,7 +113,7 @@ class Load:
             {"preemptible": True, "min_runtime": 1},
             {"preemptible": True, "end_signal": {"signal": "USR1", "before": 1}},
             {"array": {"size": self._dice.randrange(1, 7), "parallel": self._dice.choice((1, 2, 3))}},
-            {"array": {"size": self._dice.randrange(10, 30), "parallel": 8}},
+            {"array": {"size": self._dice.randrange(_LARGE, 100), "parallel": 8}},
             {"retries": {"max": 2, "on": ["failed", "node_lost", "preempted"]}},
             {"resources": {"cpus": 0.1, "memory": "16Mi"}},
             *[{}] * 5,
