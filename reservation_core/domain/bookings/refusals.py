@@ -1,6 +1,6 @@
 """When a booking is refused, by its time, its project and the policy, with all reasons at once; and free slots."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -150,31 +150,65 @@ def this_minute(now: datetime) -> datetime:
 def permitted(
     judge: Judge, gpus: Collection[BookableGpu], span: Span, *, keeps_start: bool = False
 ) -> tuple[list[BookableGpu], list[RuleBreach]]:
-    """The GPUs of types on which the rules allow this slot, and, if there are none, every broken rule.
-
-    With several types, the rules of the type that breaks the fewest are returned.
-    """
-    wanted = judge.wanted
-    never = never_bookable(gpus, wanted)
-    types = sorted({gpu.gpu_type for gpu in gpus if wanted.gpu_type in (None, gpu.gpu_type)})
-    verdicts = {gpu_type: judge.broken(gpu_type, span, keeps_start=keeps_start) for gpu_type in types}
-    allowed = {gpu_type for gpu_type, broken in verdicts.items() if not broken}
-    if allowed and never is None:
+    """The GPUs of types on which this slot is allowed and fits at some time, or the reasons if there are none."""
+    by_type = _broken_by_type(judge, gpus, span, keeps_start=keeps_start)
+    allowed = {gpu_type for gpu_type, broken in by_type.items() if not broken}
+    if allowed:
         return [gpu for gpu in gpus if gpu.gpu_type in allowed], []
-    least = min(verdicts.values(), key=len, default=judge.broken(wanted.gpu_type, span, keeps_start=keeps_start))
-    return [], [*least, *([never] if never else [])]
+    return [], _of_nearest_types(by_type)
 
 
-def missing_cards(
-    gpus: Collection[BookableGpu], wanted: Wanted, span: Span, now: datetime, keep: Sequence[ChosenGpu] = ()
+def reasons(
+    judge: Judge,
+    gpus: Collection[BookableGpu],
+    span: Span,
+    *,
+    keeps_start: bool = False,
+    keep: Sequence[ChosenGpu] = (),
 ) -> list[RuleBreach]:
-    """`no_free_gpus` if no type has enough free GPUs, whatever the rules; what never fits is left to `permitted`.
+    """Every reason why a slot gets no GPUs, including that none are free. `keep` as in `choose`."""
+    by_type = _broken_by_type(judge, gpus, span, keeps_start=keeps_start)
+    for gpu_type, broken in by_type.items():
+        wanted = replace(judge.wanted, gpu_type=gpu_type)
+        known = span.end > judge.now or not broken
+        if known and never_bookable(gpus, wanted) is None:
+            if choose(gpus, wanted, *from_now(span, judge.now), keep=keep) is None:
+                broken.append(no_free_gpus(judge.wanted))
+    return _of_nearest_types(by_type)
 
-    `keep` as in `choose`.
+
+def _broken_by_type(
+    judge: Judge, gpus: Collection[BookableGpu], span: Span, *, keeps_start: bool
+) -> dict[str | None, list[RuleBreach]]:
+    """For each type that the request can get: broken rules, and why it never fits."""
+    wanted = judge.wanted
+    fitting = [gpu for gpu in gpus if wanted.gpu_type in (None, gpu.gpu_type) and wanted.node in (None, gpu.node)]
+    types: list[str | None] = [*sorted({gpu.gpu_type for gpu in fitting})]
+    found = dict[str | None, list[RuleBreach]]()
+    for gpu_type in types or [wanted.gpu_type]:
+        never = never_bookable(gpus, replace(wanted, gpu_type=gpu_type))
+        found[gpu_type] = judge.broken(gpu_type, span, keeps_start=keeps_start) + ([] if never is None else [never])
+    return found
+
+
+def _of_nearest_types(by_type: Mapping[str | None, Sequence[RuleBreach]]) -> list[RuleBreach]:
+    """The reasons of the types with the fewest, each with its types unless all types have it.
+
+    A type whose GPUs are only taken is nearer than one that is not allowed or never fits.
     """
-    if span.end <= now or never_bookable(gpus, wanted) is not None:
-        return []
-    return [] if choose(gpus, wanted, *from_now(span, now), keep=keep) else [no_free_gpus(wanted)]
+
+    def distance(broken: Sequence[RuleBreach]) -> tuple[bool, int]:
+        return any(breach.code != NO_FREE_GPUS for breach in broken), len(broken)
+
+    nearest = min(map(distance, by_type.values()))
+    types_of = dict[RuleBreach, list[str]]()
+    for gpu_type, broken in by_type.items():
+        for breach in broken if distance(broken) == nearest else ():
+            types_of.setdefault(breach, []).append(str(gpu_type))
+    return [
+        breach if len(types) == len(by_type) else replace(breach, detail=f"{', '.join(types)}: {breach.detail}")
+        for breach, types in types_of.items()
+    ]
 
 
 def rule_on(
@@ -183,11 +217,7 @@ def rule_on(
     """The GPUs that a new booking gets, or every reason why it is refused; neither if it would `wait` for GPUs."""
     able, broken = permitted(judge, gpus, span)
     chosen = choose(able, judge.wanted, *from_now(span, judge.now)) if able else None
-    if chosen is not None or wait:
-        return chosen, broken
-    if broken:
-        return None, [*broken, *missing_cards(gpus, judge.wanted, span, judge.now)]
-    return None, [no_free_gpus(judge.wanted)]
+    return chosen, broken if chosen is not None or wait else reasons(judge, gpus, span)
 
 
 def no_free_gpus(wanted: Wanted) -> RuleBreach:

@@ -8,7 +8,7 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.bookings import BookingChange
 from reservation_core.domain.bookings.card_choice import BookableGpu, choose
 from reservation_core.domain.bookings.nouns import FINAL_BOOKINGS, Booking, BookingReason, ChosenGpu, Wanted, Why
-from reservation_core.domain.bookings.refusals import Booker, from_now, missing_cards, no_free_gpus, permitted, timing
+from reservation_core.domain.bookings.refusals import Booker, from_now, permitted, reasons, timing
 from reservation_core.domain.calendar import to_micros, to_moment
 from reservation_core.domain.errors import (
     AlreadyFinalError,
@@ -153,9 +153,10 @@ async def _cards_for(
         return had
     chosen = choose(able, after.wanted, *from_now(after.span, now), keep=had) if able else None
     if chosen is None:
-        waits = before.status is BookingStatus.WAITING
-        missing = [] if waits else missing_cards(cards, after.wanted, after.span, now, keep=had)
-        raise await refusal(uow, judge, after.span, [*broken, *missing] if broken else [no_free_gpus(after.wanted)])
+        if before.status is not BookingStatus.WAITING:
+            keeps_start = before.span.start == after.span.start
+            broken = reasons(judge, cards, after.span, keeps_start=keeps_start, keep=had)
+        raise await refusal(uow, judge, after.span, broken)
     return chosen
 
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.bookings.card_choice import BookableGpu, by_node, choose
 from reservation_core.domain.bookings.nouns import ChosenGpu, Span, Wanted
-from reservation_core.domain.bookings.refusals import NO_FREE_GPUS, Judge, from_now, permitted, rule_on
+from reservation_core.domain.bookings.refusals import Judge, from_now, permitted, rule_on
 from reservation_core.domain.calendar import is_free_during, length_micros, to_moment
 from reservation_core.domain.changes import GpusNeeded
 from reservation_core.domain.jobs.lifecycle import decide
@@ -38,11 +38,8 @@ async def rule_on_with_lent(
     chosen, broken = rule_on(judge, cards, span, wait=wait)
     if chosen is not None:
         return GpusForBooking(chosen), broken
-    if all(breach.code == NO_FREE_GPUS for breach in broken):
-        lent = await _find_lent_gpus(uow, judge, span)
-        if lent is not None:
-            return lent, []
-    return None, broken
+    lent = await _find_lent_gpus(uow, judge, span)
+    return (None, broken) if lent is None else (lent, [])
 
 
 async def _find_lent_gpus(uow: UnitOfWork, judge: Judge, span: Span) -> GpusForBooking | None:
