@@ -209,7 +209,7 @@ def _complaints(error: "ValidationError", options: Mapping[str, str] = _OPTIONS)
         if not option and field in options:  # a fault of several fields begins with the field that is wrong
             option, text = options[field], rest
         said.append(
-            f"{option} {text}" if text.startswith(("must ", "is ")) else f"{option}: {text}" if option else text
+            f"{option} {text}".strip() if text.startswith(("must ", "is ")) else f"{option}: {text}" if option else text
         )
     return named_options("; ".join(dict.fromkeys(said)).removesuffix(".") + ".")
 

@@ -24,6 +24,12 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _DATED_SLOT = re.compile(r"\d{4}-\d{2}-\d{2} \d{1,2}(?::\d{2})?-\d{2}:\d{2}", re.ASCII)
 _WITH_OFFSET = re.compile(r"\d{4}-\d{2}-\d{2}.*(?:[zZ]|[+-](?:0\d|1[0-4]):?\d{2})")
 _AT = re.compile(r" at (?=\d)", re.IGNORECASE | re.ASCII)
+_CLOCK_FIRST = re.compile(
+    r"(\d{1,2}(?::\d{2})? ?[ap]m|\d{1,2}:\d{2}) (?:on )?([a-z]{3,}(?: [a-z]{3,})?|\d{4}-\d{2}-\d{2})",
+    re.IGNORECASE | re.ASCII,
+)
+_CLOCK_WORDS = {"noon": "12pm", "midnight": "12am"}
+_CLOCK_WORD = re.compile(rf"\b({'|'.join(_CLOCK_WORDS)})\b", re.IGNORECASE)
 _LOCALTIME = Path("/etc/localtime")
 FORMS = 'Write it as "2030-01-31 09:00", "tomorrow 9am", "mon 14:30", 09:00, now or "in 2h".'
 _PAST_FORMS = 'Write it as "2030-01-31 09:00", "yesterday 9am", "mon 14:30", 09:00, now or "3d ago".'
@@ -58,11 +64,13 @@ def parse_time(text: str, now: datetime, zone: str | None, *, whole_days: bool =
     `now` (aware) is what relative times count from; a clock time alone is its next occurrence. Without `zone` a local
     time gets this machine's offset. With `whole_days` a day alone is its beginning. Raises UsageError.
     """
-    wanted = _AT.sub(" ", " ".join(text.split()))
+    wanted = _usual(text)
     if len(wanted) > 10 and _WITH_OFFSET.fullmatch(wanted):
         return wanted.replace(" ", "T", 1)
     here = now.astimezone(_zone(zone))
     lowered = wanted.lower()
+    if "midnight" in text.lower() and lowered != _CLOCK_WORDS["midnight"]:
+        raise UsageError(f"Is the midnight of {text!r} the beginning of that day or its end? Write the day and 00:00.")
     if lowered == "now":
         return here.isoformat(timespec="minutes")
     if lowered.startswith("in "):
@@ -70,12 +78,19 @@ def parse_time(text: str, now: datetime, zone: str | None, *, whole_days: bool =
     local = _local(lowered, here.replace(tzinfo=None))
     if local is None and (day := _day(lowered, here.replace(tzinfo=None))) is not None:
         if not whole_days:
-            on = "" if lowered in _NEAR_DAYS else "on "
+            on = "" if lowered in _NEAR_DAYS or lowered.startswith("next ") else "on "
             raise UsageError(f'At what time {on}{wanted}? Write it as "{wanted} 9am" or "{wanted} 14:30".')
         local = day
     if local is None:
         raise UsageError(f"{_fault_of(text, lowered)} {FORMS}")
     return _sent(local, zone)
+
+
+def _usual(text: str) -> str:
+    """A time with single spaces, numbers for noon and midnight, and the day before the clock time."""
+    numbers = _CLOCK_WORD.sub(lambda word: _CLOCK_WORDS[word[0].lower()], " ".join(text.split()))
+    turned = _CLOCK_FIRST.fullmatch(numbers)
+    return _AT.sub(" ", numbers if turned is None else f"{turned[2]} {turned[1]}")
 
 
 def _fault_of(text: str, lowered: str) -> str:
@@ -94,7 +109,7 @@ def parse_slot(text: str, now: datetime, zone: str | None) -> tuple[str, str] | 
     An end that is not after the start is on the next day where both have am or pm (`9pm-5am`), or neither has and the
     start is of 24 hours (`22-6`). A date, a space and `09:00-12:00` is a slot, no time with an offset.
     """
-    wanted = _AT.sub(" ", " ".join(text.split()))
+    wanted = _usual(text)
     slot = _SLOT.fullmatch(wanted.lower())
     if slot is None or (_WITH_OFFSET.fullmatch(wanted) and not _DATED_SLOT.fullmatch(wanted)):
         return None
@@ -166,9 +181,23 @@ def _parse_past(text: str, now: datetime, zone: str | None) -> datetime:
     if len(day) >= 3 and any(name.startswith(day) for name in _DAYS):
         last = parse_instant(text, now - timedelta(days=6), zone)
         return last if last <= now else parse_instant(text, now - timedelta(days=7), zone)
-    if (clock := _CLOCK.fullmatch(text.strip().lower())) is not None and any(clock.group(2, 3)):
-        return parse_instant(f"today {text}", now, zone)
-    return parse_instant(text, now, zone)
+    return parse_instant(f"today {_usual(text)}" if _is_clock(text) else text, now, zone)
+
+
+def _is_clock(text: str) -> bool:
+    """Whether it is a clock time alone, such as `9:30` or `noon`."""
+    clock = _CLOCK.fullmatch(_usual(text).lower())
+    return clock is not None and any(clock.group(2, 3))
+
+
+def parse_end(text: str, start: str, now: datetime, zone: str | None) -> str:
+    """The end of a slot as the wire has it: `18:00` and `fri 9am` are the first after the start. Raises UsageError.
+
+    An end that names its day alone (`today 18:00`, a date) is not moved.
+    """
+    end, begin = parse_instant(text, now, zone, whole_days=False), parse_instant(start, now, zone, whole_days=False)
+    is_fixed = text.lower().split()[0] in _FIXED
+    return parse_time(text, begin if end <= begin and not is_fixed else now, zone)
 
 
 def parse_period(
@@ -176,20 +205,24 @@ def parse_period(
 ) -> tuple[datetime | None, datetime | None]:
     """Begin and end of a time; an end that would come before the begin is read as seen from there (`mon` to `fri`).
 
-    Raises UsageError for an end that is not after the begin, and for a `past` that has not come.
+    A clock time that ends a `past` is the last one before now if that is after the begin. Raises UsageError for an end
+    that is not after the begin, and for a `past` that has not come.
     """
     read = parse_past if past else parse_instant
     begin = None if start is None else read(start, now, zone)
     until = None if end is None else read(end, now, zone)
     if past and begin is not None and begin > now:
         raise UsageError(f"{start!r} is in the future. Give a time in the past.")
+    if past and begin is not None and end is not None and until is not None and until > now and _is_clock(end):
+        day_before = parse_instant(f"yesterday {_usual(end)}", now, zone)
+        until = day_before if day_before > begin else until
     if begin is not None and end is not None and until is not None and until <= begin:
         word = end.lower().split()[0]
         if word not in _FIXED and not (past and _ago(end, now)):
             until = parse_instant(end, begin, zone)
         if until <= begin and len(word) >= 3 and any(name.startswith(word) for name in _DAYS):
             until = parse_instant(end, begin + timedelta(days=1), zone)  # `today` to `fri`, on a Friday
-        if until <= begin:
+        if until <= begin or (past and until > now):
             raise UsageError(f"The end, {end!r}, is not after the begin, {start!r}.")
     return begin, until
 
@@ -244,8 +277,17 @@ def _day(text: str, here: datetime) -> datetime | None:
             return None
     if text in _NEAR_DAYS:
         return today + timedelta(days=_NEAR_DAYS.index(text) - 1)
-    days = [number for number, name in enumerate(_DAYS) if len(text) >= 3 and name.startswith(text)]
-    return today + timedelta(days=(days[0] - here.weekday()) % 7) if len(days) == 1 else None
+    name = text.removeprefix("next ")
+    days = [number for number, day in enumerate(_DAYS) if len(name) >= 3 and day.startswith(name)]
+    if len(days) != 1:
+        return None
+    coming = today + timedelta(days=(days[0] - here.weekday()) % 7)
+    if name == text:
+        return coming
+    if days[0] > here.weekday():  # for some the one of this week, for others that of the next one
+        later = coming + timedelta(days=7)
+        raise UsageError(f"Which {_DAYS[days[0]].title()}, {coming:%Y-%m-%d} or {later:%Y-%m-%d}? Write the date.")
+    return coming if coming > today else coming + timedelta(days=7)
 
 
 def _zone(name: str | None) -> tzinfo | None:

@@ -25,7 +25,7 @@ from gpu_dev.inputs.durations import format_duration, parse_duration
 from gpu_dev.inputs.ids import SEARCHED
 from gpu_dev.inputs.requests import make_request, workload_fields
 from gpu_dev.inputs.slots import slot_fields
-from gpu_dev.inputs.times import local_now, parse_period, parse_time, zone_name
+from gpu_dev.inputs.times import local_now, parse_end, parse_period, parse_time, zone_name
 from gpu_dev.options import Output, Yes
 from gpu_dev.session import OPEN_BOOKINGS, booking_id_of, check_type, client_for
 from gpu_dev.terminal import put, say
@@ -217,7 +217,7 @@ def move(
     name, now = zone_name(zone), local_now()
     fields: dict[str, Any] = {
         "start": None if start is None else parse_time(start, now, name),
-        "end": None if end is None else parse_time(end, now, name),
+        "end": None if end is None else parse_end(end, start or "now", now, name),
         "duration": None if duration is None else parse_duration(duration),
         "node": node,
         "title": title,

@@ -8,7 +8,7 @@ import pytest
 
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs import times
-from gpu_dev.inputs.times import parse_instant, parse_past, parse_period, parse_slot, parse_time, zone_name
+from gpu_dev.inputs.times import parse_end, parse_instant, parse_past, parse_period, parse_slot, parse_time, zone_name
 
 STOCKHOLM = "Europe/Stockholm"
 # A Saturday, 12:30 in Stockholm.
@@ -34,6 +34,14 @@ NOW = datetime(2026, 11, 21, 11, 30, tzinfo=UTC)
         ("12pm", "2026-11-22T12:00"),
         ("9:15pm", "2026-11-21T21:15"),
         ("2030-01-31 9am", "2030-01-31T09:00"),
+        ("noon", "2026-11-22T12:00"),
+        ("midnight", "2026-11-22T00:00"),
+        ("Mon at Noon", "2026-11-23T12:00"),
+        ("noon tomorrow", "2026-11-22T12:00"),
+        ("9am on mon", "2026-11-23T09:00"),
+        ("14:00 2030-01-31", "2030-01-31T14:00"),
+        ("next monday 9am", "2026-11-23T09:00"),
+        ("next sat 13:00", "2026-11-28T13:00"),
         ("now", "2026-11-21T12:30+01:00"),
         ("in 2h", "2026-11-21T14:30+01:00"),
         ("2030-01-31T09:00Z", "2030-01-31T09:00Z"),
@@ -69,7 +77,20 @@ def test_what_is_no_time_is_said_so(typed: str) -> None:
         parse_time(typed, NOW, STOCKHOLM)
 
 
-@pytest.mark.parametrize("typed", ["tomorrow", "Wednesday", "2030-01-31"])
+@pytest.mark.parametrize(
+    ("typed", "question"),
+    [
+        ("tomorrow midnight", "Is the midnight of 'tomorrow midnight' the beginning of that day or its end?"),
+        ("next sun 9am", "Which Sunday, 2026-11-22 or 2026-11-29?"),
+    ],
+)
+def test_what_people_mean_in_two_ways_is_asked_about(typed: str, question: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_time(typed, NOW, STOCKHOLM)
+    assert refused.value.detail.startswith(question)
+
+
+@pytest.mark.parametrize("typed", ["tomorrow", "Wednesday", "2030-01-31", "next tuesday"])
 def test_a_day_without_a_time_is_asked_about_where_a_time_is_needed(typed: str) -> None:
     with pytest.raises(UsageError, match=f'At what time (on )?{typed}\\? Write it as "{typed} 9am"'):
         parse_time(typed, NOW, STOCKHOLM)
@@ -203,6 +224,24 @@ def test_a_clock_time_to_look_back_at_is_todays() -> None:
 
 
 @pytest.mark.parametrize(
+    ("start", "end", "until"),
+    [
+        ("1h ago", "noon", "2026-11-21T12:00+01:00"),
+        ("2d ago", "13:00", "2026-11-20T13:00+01:00"),
+        ("1h ago", "13:00", "2026-11-21T13:00+01:00"),
+        ("1h ago", "11:00", None),
+        ("wed", "tue", None),
+    ],
+)
+def test_an_end_to_look_back_at_is_the_last_one_after_the_begin(start: str, end: str, until: str | None) -> None:
+    if until is not None:
+        assert parse_period(start, end, NOW, STOCKHOLM, past=True)[1] == datetime.fromisoformat(until)
+        return
+    with pytest.raises(UsageError, match="is not after the begin"):
+        parse_period(start, end, NOW, STOCKHOLM, past=True)
+
+
+@pytest.mark.parametrize(
     ("start", "end", "days"),
     [
         # On a Saturday the next Sunday comes before the next Monday.
@@ -247,3 +286,18 @@ def test_the_machine_s_zone_is_found_by_name(monkeypatch: pytest.MonkeyPatch, tm
     assert zone_name(None) == STOCKHOLM
     with pytest.raises(UsageError, match="no time zone"):
         zone_name("Mars/Olympus")
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "sent"),
+    [
+        ("tomorrow 14:00", "18:00", "2026-11-22T18:00"),
+        ("mon 9am", "noon", "2026-11-23T12:00"),
+        ("mon 9am", "sun noon", "2026-11-29T12:00"),
+        ("2030-01-31 22:00", "2:00", "2030-02-01T02:00"),
+        ("13:00", "14:00", "2026-11-21T14:00"),
+        ("tomorrow 14:00", "today 18:00", "2026-11-21T18:00"),
+    ],
+)
+def test_the_end_of_a_slot_is_the_first_after_its_start(start: str, end: str, sent: str) -> None:
+    assert parse_end(end, start, NOW, STOCKHOLM) == sent
