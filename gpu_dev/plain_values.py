@@ -27,7 +27,9 @@ class PlainValues:
         """The value as the command's function takes it. Raises what Typer raises."""
         if value is None:
             return () if param.multiple or param.nargs == -1 else None
-        read = _read(value, param.type_descriptor.annotation, param.type_descriptor.parameter_info)
+        kind = param.type_descriptor.annotation
+        value = _apart(value, kind)
+        read = _read(value, kind, param.type_descriptor.parameter_info)
         if read is not _UNSURE:
             return read
         try:
@@ -78,6 +80,14 @@ def _read(value: Any, kind: Any, info: Any) -> Any:
     if isinstance(kind, type) and issubclass(kind, Enum):
         return next((member for member in kind if value in (member, member.value)), _UNSURE)
     return _UNSURE
+
+
+def _apart(value: Any, kind: Any) -> Any:
+    """The values of an option that takes several words of a list: `queued,running` is two of them."""
+    (item_kind, *_) = get_args(kind) or (None,)
+    if get_origin(kind) is not list or not isinstance(item_kind, type) or not issubclass(item_kind, Enum):
+        return value
+    return [part.strip() for item in value for part in (item.split(",") if isinstance(item, str) else [item])]
 
 
 def _is_usual_path(text: str, info: Any) -> bool:

@@ -74,6 +74,14 @@ def test_plain_values_are_as_typer_reads_them(words: str) -> None:
     assert "Value error" not in said
 
 
+def test_words_of_a_list_may_stand_together_with_commas() -> None:
+    both = [Colour.RED, Colour.BLUE]
+    for words in (["--colours", "red,blue"], ["--colours", "red, blue"], ["--colours", "red", "--colours", "blue"]):
+        assert outcome(words, plain=True)[2]["colours"] == both
+    code, said, _ = outcome(["--colours", "red,bleu"], plain=True)
+    assert (code, "'bleu' is not one of" in said) == (2, True)
+
+
 def test_the_program_that_a_command_becomes_inherits_nothing_of_it() -> None:
     program = (
         "import os, sys\n"
