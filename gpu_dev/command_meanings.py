@@ -100,7 +100,7 @@ def _argument_named(command: Any, typed: str) -> str | None:
     return next((name for name in names if name.lower() == typed.removeprefix("--")), None)
 
 
-def _suggest_options(command: Any) -> None:
+def suggest_options(command: Any) -> None:
     """Let a command answer an option that it has not with the one that was meant."""
     typers_own = command.parse_args
 
@@ -129,7 +129,7 @@ def suggest_by_meaning(command: Any) -> None:
     The same goes for options of commands.
     """
     commands = getattr(command, "commands", {})
-    _suggest_options(command)
+    suggest_options(command)
     if not commands:
         return
     typers_own = command.resolve_command

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from gpu_dev.command_meanings import help_asked, refuse_synonym, suggest_by_meaning
+from gpu_dev.command_meanings import help_asked, refuse_synonym, suggest_by_meaning, suggest_options
 from gpu_dev.display.command_examples import add_examples
 from gpu_dev.display.local_times import local_sentence, slot_words
 from gpu_dev.display.option_values import name_value
@@ -135,6 +135,7 @@ class CommandTable(TyperGroup):
         for name, entry in COMMANDS.items():
             self.commands[name] = TyperCommand(name=name, help=entry.help, rich_help_panel=entry.panel)
         change_parameters(self, read_plain, name_value)
+        suggest_options(self)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Put the real command in its stand-in's place, then go on as ever."""

@@ -41,6 +41,8 @@ def test_a_slip_of_typing_is_answered_as_before() -> None:
     ("typed", "meant"),
     [
         (("submit", "--gpu", "1"), "--gpus"),
+        (("--versoin",), "--version"),
+        (("--sever", "http://gpus", "list"), "--server"),
         (("submit", "--mem", "1Gi"), "--memory"),
         (("submit", "--time", "1h"), "--for"),
         (("book", "create", "--until", "5pm"), "--end"),
