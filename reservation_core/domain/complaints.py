@@ -14,6 +14,7 @@ _WHOLE_NUMBER = re.compile(r"^Input should be a valid integer\b.*")
 _BOUND = re.compile(r"\b(greater|less) than or equal to (?=-?\d)")
 _BYTES = re.compile(r"\bat (least|most) (\d{7,})$")
 _SUBJECT = re.compile(r"^(?:Input|String|List|Dictionary|Tuple|Data|Value) should ")
+_PLACE = re.compile(r" at line (\d+) column (\d+)")
 _FORMS = {
     "^/": "must be a path that begins with /",
     "^[!-~]+$": "must be printable characters without spaces",
@@ -36,10 +37,21 @@ def complaint(error: Mapping[str, Any]) -> str:
             return _size(*found.groups())
         case "list_type":
             return "must be a list"
+        case "json_invalid":
+            return f"must be JSON{_json_fault(text)}"
+        case "dict_type" | "model_type" | "model_attributes_type":
+            return "must be an object: {…}"
         case _:
             text = _LENGTH.sub(_length, _WHOLE_NUMBER.sub("must be a whole number", text))
             text = _BOUND.sub(lambda bound: "at least " if bound[1] == "greater" else "at most ", text)
             return _SUBJECT.sub("must ", _BYTES.sub(_bytes, text))
+
+
+def _json_fault(text: str) -> str:
+    """Where a text stops being JSON."""
+    found = _PLACE.search(text)
+    what = "it ends too early" if "EOF" in text else "the fault is"
+    return "" if found is None else f": {what} at line {found[1]}, column {found[2]}"
 
 
 def _form(pattern: str) -> str:

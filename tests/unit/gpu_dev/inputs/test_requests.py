@@ -70,6 +70,23 @@ def test_a_request_from_a_file(tmp_path: Path) -> None:
         read_submit(str(tmp_path / "none"))
 
 
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ('{"gpus": 1,', "must be JSON: it ends too early at line 1, column 11."),
+        ('{"gpus": 1,\n"duration" 3}', "must be JSON: the fault is at line 2, column 12."),
+        ("[1]", "must be an object: {…}."),
+        ('{"gpus": 1, "duration": "PT1H", "workload": []}', "workload must be an object: {…}."),
+    ],
+)
+def test_a_broken_file_is_said_to_be_so_in_plain_words(text: str, fault: str, tmp_path: Path) -> None:
+    path = tmp_path / "job.json"
+    path.write_text(text)
+    with pytest.raises(UsageError) as refused:
+        read_submit(str(path))
+    assert refused.value.detail == f"{path} is no job: {fault}"
+
+
 JOB = '"workload": {"command": ["true"]}'
 
 
