@@ -129,8 +129,10 @@ def delete(
     ctx: typer.Context,
     names: Annotated[list[str], typer.Argument(metavar="NAME", help="Names of disks.")],
     user: OfUser = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Has no effect: this does not ask.")] = False,
 ) -> None:
     """Delete disks that no job has. They can be restored for a while, by default 30 days."""
+    del yes  # scripts give it to every command that deletes
     with client_for(ctx) as client:
         for name in names:
             disk = client.disks.delete(_checked(name), user)

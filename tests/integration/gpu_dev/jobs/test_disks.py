@@ -48,7 +48,7 @@ def test_one_job_writes_at_a_time_and_others_may_read(system: System) -> None:
 def test_a_deleted_disk_can_be_restored(system: System) -> None:
     made(system)
     system.cli(*RUN, "--disk", "data", "--", "sh", "-c", "echo 42 > $GPU_DEV_DISK_FOLDER/disks/data/answer")
-    deleted = system.cli("disk", "delete", "data")
+    deleted = system.cli("disk", "delete", "data", "--yes")
     assert deleted.returncode == 0, deleted.stderr
     assert system.cli("disk", "list").stdout.startswith("No disks.")
     assert system.cli("disk", "list", "--deleted", who="bob").stdout == "No deleted disk can be restored.\n"
