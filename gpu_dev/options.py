@@ -26,7 +26,7 @@ JobId = Annotated[
 Output = Annotated[Format, typer.Option("--output", "-o", help="Output format.")]
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Show it again every 2 s until Ctrl-C.")]
 JobIds = Annotated[
-    list[str],
+    list[str] | None,
     typer.Argument(metavar="ID", help="Names or ids of your jobs.", autocompletion=complete_job_id),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]

@@ -12,13 +12,15 @@ from gpu_dev.display.output import Format, show_list, show_one
 from gpu_dev.display.views import JOB, JOB_DETAILS
 from gpu_dev.errors import ApiError, ClientError, UsageError
 from gpu_dev.following import has_ended, place_note, waiting_line
+from gpu_dev.inputs.asking import confirmed
 from gpu_dev.inputs.durations import format_duration, parse_duration
-from gpu_dev.options import JobId, JobIds, Output, OwnJobId, Watch
+from gpu_dev.options import JobId, JobIds, Output, OwnJobId, Watch, Yes
 from gpu_dev.server.exchange import Exchange
 from gpu_dev.session import client_for, own_job, whole_id
 from gpu_dev.terminal import Rendered, put, say
 from gpu_dev.watching import watch
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus
+from reservation_core.domain.policy.rule_words import counted
 
 list_app = typer.Typer(add_completion=False)
 show_app = typer.Typer(add_completion=False)
@@ -131,18 +133,34 @@ def keep(
     put(f"{job.id} keeps its GPUs\n" if output is None else show_one(job, JOB_DETAILS, output))
 
 
+def _all_own(client: GpuDevClient, *, yes: bool) -> list[str]:
+    """The ids of the user's own jobs that can be cancelled, once the user confirms."""
+    jobs = list(client.jobs(_OPEN - {JobStatus.ENDING}, user=client.me().name))
+    if jobs:
+        named = ", ".join(f"{job.name} ({job.id})" if job.name else job.id for job in jobs)
+        confirmed(f"Cancel {counted(len(jobs), 'job')}: {named}? What runs ends.", yes=yes)
+    return [job.id for job in jobs]
+
+
 @cancel_app.command()
 def cancel(
     ctx: typer.Context,
-    job_ids: JobIds,
+    job_ids: JobIds = None,
+    all_: Annotated[bool, typer.Option("--all", "-a", help="All of your jobs that wait or run.")] = False,
+    yes: Yes = False,
     output: Annotated[Format | None, typer.Option("--output", "-o", help="Output format.")] = None,
 ) -> None:
-    """End running jobs, or take waiting jobs out of the queue.
+    """End running jobs, or take waiting jobs out of the queue. With --all it lists them, and asks first.
 
     It tries all of them, even if some fail; the exit code is that of the first error.
     """
+    if all_ == bool(job_ids):
+        raise UsageError("Name jobs, or give --all for all of yours.", next_command="gpu-dev list")
     first: ClientError | None = None
     with client_for(ctx) as client:
+        job_ids = job_ids or _all_own(client, yes=yes)
+        if not job_ids:
+            say("None of your jobs waits or runs.")
         cancelled = []
         for wanted in job_ids:
             try:

@@ -57,6 +57,17 @@ def test_tokens(system: System) -> None:
     assert system.cli("users", "me", GPU_DEV_TOKEN=secret).returncode != 0
 
 
+def test_all_jobs(system: System) -> None:
+    assert "None of your jobs waits or runs." in system.cli("cancel", "--all").stderr
+    assert system.cli("cancel").returncode == system.cli("cancel", "--all", "job-1").returncode == 2
+    others = system.cli("submit", "-g1", "-d1h", "--", "sleep", "99", who="admin").stdout.strip()
+    one, two = (system.cli("submit", "-g1", "-d1h", "-n", name, "--", "sleep", "99").stdout.strip() for name in "ab")
+    declined(system, "cancel", "--all", asks=(f"Cancel 2 jobs: b ({two}), a ({one})? What runs ends.",))
+    done = system.cli("cancel", "--all", "--yes")
+    assert (done.returncode, one in done.stdout, two in done.stdout) == (0, True, True), done
+    assert system.cli("list", "-o", "name", who="admin").stdout.split()[-1] == others
+
+
 def test_rules(system: System) -> None:
     assert system.cli("policy", "set", "user:alice", "max_gpus=4", "max_duration=7d", who="admin").returncode == 0
     question = "Delete the rules of user:alice: max_gpus=4, max_duration=7d?"

@@ -102,8 +102,6 @@ def test_values_of_options_say_what_can_be_typed() -> None:
 
 _DESTROYING = {"cancel", "delete", "disable", "end", "fence", "remove", "remove-member", "revoke"}
 _UNDONE_BY_A_COMMAND = {
-    "cancel": "It ends the jobs that are named, and nothing else.",
-    "disk delete": "`disk restore` undoes it, for a while.",
     "projects remove-member": "`projects add` undoes it.",
     "slurm remove": "`slurm install` undoes it.",
 }
