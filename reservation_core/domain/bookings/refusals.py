@@ -170,10 +170,9 @@ def reasons(
     by_type = _broken_by_type(judge, gpus, span, keeps_start=keeps_start)
     for gpu_type, broken in by_type.items():
         wanted = replace(judge.wanted, gpu_type=gpu_type)
-        known = span.end > judge.now or not broken
-        if known and never_bookable(gpus, wanted) is None:
-            if choose(gpus, wanted, *from_now(span, judge.now), keep=keep) is None:
-                broken.append(no_free_gpus(judge.wanted))
+        is_known = (span.end > judge.now or not broken) and never_bookable(gpus, wanted) is None
+        if is_known and choose(gpus, wanted, *from_now(span, judge.now), keep=keep) is None:
+            broken.append(no_free_gpus(judge.wanted))
     return _of_nearest_types(by_type)
 
 
