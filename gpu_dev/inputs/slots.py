@@ -4,7 +4,7 @@ from typing import Any
 
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.durations import parse_duration
-from gpu_dev.inputs.times import local_now, parse_end, parse_slot, parse_time, zone_name
+from gpu_dev.inputs.times import local_now, parse_end, parse_instant, parse_slot, parse_time, zone_name
 
 
 def slot_fields(start: str, end: str | None, duration: str | None, zone: str | None) -> dict[str, Any]:
@@ -20,4 +20,5 @@ def slot_fields(start: str, end: str | None, duration: str | None, zone: str | N
     fields: dict[str, Any] = {"start": parse_time(start, now, name), "time_zone": name}
     if duration is not None:
         return fields | {"duration": parse_duration(duration)}
-    return fields | {"end": parse_end(end or "", start, now, name)}
+    begin = parse_instant(start, now, name, whole_days=False)
+    return fields | {"end": parse_end(end or "", begin, now, name)}

@@ -28,6 +28,12 @@ _CLOCK_FIRST = re.compile(
     r"(\d{1,2}(?::\d{2})? ?[ap]m|\d{1,2}:\d{2}) (?:on )?([a-z]{3,}(?: [a-z]{3,})?|\d{4}-\d{2}-\d{2})",
     re.IGNORECASE | re.ASCII,
 )
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_PRINTED_DATE = re.compile(
+    r"(?:[a-z]{3,9},? )?(\d{1,2}) ([a-z]{3,9}) (\d{4})(?: (\d{1,2}:\d{2}):\d{2}\b)?", re.IGNORECASE | re.ASCII
+)
+_ZONE_NAME = re.compile(r"(.*\d[\d:]*(?: ?[ap]m)?) ([a-z]{3,5}|[+-]\d{2})", re.IGNORECASE | re.ASCII)
+_TO = re.compile(r"(?<=[\dm]) (?:to|until|till) (?=\d)", re.IGNORECASE | re.ASCII)
 _CLOCK_WORDS = {"noon": "12pm", "midnight": "12am"}
 _CLOCK_WORD = re.compile(rf"\b({'|'.join(_CLOCK_WORDS)})\b", re.IGNORECASE)
 _LOCALTIME = Path("/etc/localtime")
@@ -68,6 +74,8 @@ def parse_time(text: str, now: datetime, zone: str | None, *, whole_days: bool =
     if len(wanted) > 10 and _WITH_OFFSET.fullmatch(wanted):
         return wanted.replace(" ", "T", 1)
     here = now.astimezone(_zone(zone))
+    if (named := _named_zone(wanted, here)) is not None:
+        return _in_utc(parse_time(named[0], now, named[1] or zone), named[1])
     lowered = wanted.lower()
     if "midnight" in text.lower() and lowered != _CLOCK_WORDS["midnight"]:
         raise UsageError(f"Is the midnight of {text!r} the beginning of that day or its end? Write the day and 00:00.")
@@ -87,10 +95,36 @@ def parse_time(text: str, now: datetime, zone: str | None, *, whole_days: bool =
 
 
 def _usual(text: str) -> str:
-    """A time with single spaces, numbers for noon and midnight, and the day before the clock time."""
+    """A time with single spaces, numbers for noon and midnight, and the day before the clock time.
+
+    A date as tables show it (`Mon 30 Nov 2026 09:00:12`) is one as in `2026-11-30 09:00`.
+    """
     numbers = _CLOCK_WORD.sub(lambda word: _CLOCK_WORDS[word[0].lower()], " ".join(text.split()))
+    numbers = _PRINTED_DATE.sub(_plain_date, numbers)
     turned = _CLOCK_FIRST.fullmatch(numbers)
     return _AT.sub(" ", numbers if turned is None else f"{turned[2]} {turned[1]}")
+
+
+def _plain_date(found: re.Match[str]) -> str:
+    month = found[2].lower()[:3]
+    if month not in _MONTHS:
+        return found[0]
+    return f"{found[3]}-{_MONTHS.index(month) + 1:02}-{int(found[1]):02}" + (f" {found[4]}" if found[4] else "")
+
+
+def _named_zone(wanted: str, here: datetime) -> tuple[str, str | None] | None:
+    """A time and its zone where the zone's short name follows it, as in tables: UTC, or the one that is meant here."""
+    found = _ZONE_NAME.fullmatch(wanted)
+    if found is None or found[2].lower() in ("am", "pm"):
+        return None
+    if found[2].upper() == "UTC":
+        return found[1], "UTC"
+    return (found[1], None) if found[2].upper() in _short_names(here) else None
+
+
+def _short_names(here: datetime) -> set[str | None]:
+    """The short names of a zone over a year."""
+    return {(here + timedelta(days=days)).astimezone(here.tzinfo).tzname() for days in range(0, 360, 60)}
 
 
 def _fault_of(text: str, lowered: str) -> str:
@@ -109,7 +143,10 @@ def parse_slot(text: str, now: datetime, zone: str | None) -> tuple[str, str] | 
     An end that is not after the start is on the next day where both have am or pm (`9pm-5am`), or neither has and the
     start is of 24 hours (`22-6`). A date, a space and `09:00-12:00` is a slot, no time with an offset.
     """
-    wanted = _usual(text)
+    wanted = _TO.sub("-", _usual(text))
+    if (named := _named_zone(wanted, now.astimezone(_zone(zone)))) is not None and "-" in named[0]:
+        within = parse_slot(named[0], now, named[1] or zone)
+        return None if within is None else (_in_utc(within[0], named[1]), _in_utc(within[1], named[1]))
     slot = _SLOT.fullmatch(wanted.lower())
     if slot is None or (_WITH_OFFSET.fullmatch(wanted) and not _DATED_SLOT.fullmatch(wanted)):
         return None
@@ -190,12 +227,12 @@ def _is_clock(text: str) -> bool:
     return clock is not None and any(clock.group(2, 3))
 
 
-def parse_end(text: str, start: str, now: datetime, zone: str | None) -> str:
+def parse_end(text: str, begin: datetime, now: datetime, zone: str | None) -> str:
     """The end of a slot as the wire has it: `18:00` and `fri 9am` are the first after the start. Raises UsageError.
 
     An end that names its day alone (`today 18:00`, a date) is not moved.
     """
-    end, begin = parse_instant(text, now, zone, whole_days=False), parse_instant(start, now, zone, whole_days=False)
+    end = parse_instant(text, now, zone, whole_days=False)
     is_fixed = text.lower().split()[0] in _FIXED
     return parse_time(text, begin if end <= begin and not is_fixed else now, zone)
 
@@ -225,6 +262,11 @@ def parse_period(
         if until <= begin or (past and until > now):
             raise UsageError(f"The end, {end!r}, is not after the begin, {start!r}.")
     return begin, until
+
+
+def _in_utc(time: str, zone: str | None) -> str:
+    """A time in a zone that was named with it; the one of the request may be another."""
+    return f"{time}Z" if zone == "UTC" and datetime.fromisoformat(time).tzinfo is None else time
 
 
 def _sent(local: datetime, zone: str | None) -> str:

@@ -17,7 +17,7 @@ from gpu_dev.display.calendar_views import (
     SLOT,
     WAITLIST,
 )
-from gpu_dev.display.local_times import local_time, minute
+from gpu_dev.display.local_times import local_sentence, local_time, minute
 from gpu_dev.display.output import Format, show_list, show_one
 from gpu_dev.errors import ApiError, UsageError
 from gpu_dev.inputs.asking import confirmed
@@ -25,7 +25,7 @@ from gpu_dev.inputs.durations import format_duration, parse_duration
 from gpu_dev.inputs.ids import SEARCHED
 from gpu_dev.inputs.requests import make_request, workload_fields
 from gpu_dev.inputs.slots import slot_fields
-from gpu_dev.inputs.times import local_now, parse_end, parse_period, parse_time, zone_name
+from gpu_dev.inputs.times import local_now, parse_end, parse_instant, parse_period, parse_time, zone_name
 from gpu_dev.options import Output, Yes
 from gpu_dev.session import OPEN_BOOKINGS, booking_id_of, check_type, client_for
 from gpu_dev.terminal import put, say
@@ -217,7 +217,7 @@ def move(
     name, now = zone_name(zone), local_now()
     fields: dict[str, Any] = {
         "start": None if start is None else parse_time(start, now, name),
-        "end": None if end is None else parse_end(end, start or "now", now, name),
+        "end": end,
         "duration": None if duration is None else parse_duration(duration),
         "node": node,
         "title": title,
@@ -229,10 +229,13 @@ def move(
         raise UsageError("Say what to change: --start, --end, --for, --node, --any-node or --title.")
     if name is not None and (start is not None or end is not None):
         fields["time_zone"] = name
-    change = make_request(BookingChange, fields)
     with client_for(ctx) as client:
+        whole = booking_id_of(client, booking_id)
+        if end is not None:
+            begin = client.bookings.get(whole).start if start is None else parse_instant(start, now, name)
+            fields["end"] = parse_end(end, begin, now, name)
         act = client.bookings.would_change if dry_run else client.bookings.change
-        show_booking(act(booking_id_of(client, booking_id), change), output)
+        show_booking(act(whole, make_request(BookingChange, fields)), output)
 
 
 @app.command()
@@ -313,7 +316,24 @@ def slots(
         )
         if not found and gpu_type is not None:
             check_type(client, gpu_type, (card.gpu_type for card in client.gpus()))
+        if not found:
+            _check_possible(client, gpus, parse_duration(duration), gpu_type, nodes, node)
     put(show_list(found, SLOT, output))
+
+
+def _check_possible(
+    client: GpuDevClient, gpus: int, length: timedelta, gpu_type: str | None, nodes: int, node: str | None
+) -> None:
+    """Raise UsageError with what refuses such a booking at any time, such as more GPUs than a node has."""
+    start = (local_now() + timedelta(days=1)).isoformat()
+    fields = {"gpus": gpus, "nodes": nodes, "start": start, "duration": length}
+    fields |= {name: value for name, value in (("gpu_type", gpu_type and gpu_type.lower()), ("node", node)) if value}
+    try:
+        client.bookings.would_book(make_request(BookingCreate, fields))
+    except ApiError as refusal:
+        broken = [rule for rule in refusal.problem.broken_rules or () if rule.code != "no_free_gpus"]
+        if broken:
+            raise UsageError(" ".join(local_sentence(rule.detail) for rule in broken)) from refusal
 
 
 @app.command()

@@ -300,4 +300,30 @@ def test_the_machine_s_zone_is_found_by_name(monkeypatch: pytest.MonkeyPatch, tm
     ],
 )
 def test_the_end_of_a_slot_is_the_first_after_its_start(start: str, end: str, sent: str) -> None:
-    assert parse_end(end, start, NOW, STOCKHOLM) == sent
+    assert parse_end(end, parse_instant(start, NOW, STOCKHOLM), NOW, STOCKHOLM) == sent
+
+
+@pytest.mark.parametrize(
+    ("shown", "sent"),
+    [
+        ("Mon 30 Nov 2026 09:00 UTC", "2026-11-30T09:00Z"),
+        ("Sat 28 Nov 2026 04:20:01 UTC", "2026-11-28T04:20Z"),
+        ("Mon 30 Nov 2026 09:00 CET", "2026-11-30T09:00"),
+        ("30 November 2026 9am", "2026-11-30T09:00"),
+        ("tomorrow 9am UTC", "2026-11-22T09:00Z"),
+    ],
+)
+def test_a_time_may_be_typed_as_it_is_shown(shown: str, sent: str) -> None:
+    assert parse_time(shown, NOW, STOCKHOLM) == sent
+
+
+@pytest.mark.parametrize(
+    ("typed", "slot"),
+    [
+        ("tomorrow 2pm to 4pm", ("2026-11-22T14:00", "2026-11-22T16:00")),
+        ("mon 9 until noon", ("2026-11-23T09:00", "2026-11-23T12:00")),
+        ("Mon 30 Nov 2026 09:00 to 17:00 UTC", ("2026-11-30T09:00Z", "2026-11-30T17:00Z")),
+    ],
+)
+def test_a_slot_may_be_written_with_to(typed: str, slot: tuple[str, str]) -> None:
+    assert parse_slot(typed, NOW, STOCKHOLM) == slot
