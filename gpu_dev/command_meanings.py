@@ -3,6 +3,7 @@
 `users create` is `users add` here, and `--until` is `--end`.
 """
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -31,6 +32,7 @@ _MEANINGS = (
     frozenset({"find", "free", "slots", "suggest", "when"}),
     frozenset({"kinds", "set"}),
 )
+_LISTED = frozenset({"all", "list", "ls", "show"})
 _OPTION_MEANINGS = (
     frozenset({"--duration", "--for", "--hours", "--length", "--time", "--time-limit"}),
     frozenset({"--by", "--for", "--duration"}),
@@ -51,6 +53,7 @@ _OPTION_MEANINGS = (
     frozenset({"--force", "--yes"}),
     frozenset({"--description", "--reason", "--title"}),
 )
+_TOO_MANY = re.compile(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)")
 _ALIKE = 0.6
 _SHORT = 3
 _CLOSE = 0.75
@@ -78,6 +81,10 @@ def refuse_synonym(ctx: Any, typed: str, commands: Mapping[str, Any]) -> None:
     """
     if typed in commands or ctx.resilient_parsing:
         return
+    if typed == "version" and ctx.parent is None:
+        ctx.fail("No such command 'version'. Did you mean --version?")
+    if ctx.parent is not None and ctx.command.invoke_without_command and typed in _LISTED:
+        ctx.fail(f"No such command {typed!r}. `{ctx.command_path}` alone lists them.")
     meant = sorted({name for words in _MEANINGS if typed in words for name in words & commands.keys()})
     if meant:
         ctx.fail(f"No such command {typed!r}. Did you mean {' or '.join(map(repr, meant))}?")
@@ -110,6 +117,10 @@ def suggest_options(command: Any) -> None:
         except Exception as caught:
             error: Any = caught
             typed = getattr(error, "option_name", None)  # the library keeps the class of this error to itself
+            if type(error).__name__ == "MissingParameter" and getattr(error.param, "help", None):
+                error.message = error.param.help
+            if (extra := _TOO_MANY.fullmatch(getattr(error, "message", ""))) is not None:
+                error.message = f"Nothing may follow here: {extra[1]}"
             if typed is not None and hasattr(error, "possibilities"):
                 options = [name for parameter in command.params for name in parameter.opts if name.startswith("--")]
                 error.possibilities = None

@@ -24,12 +24,28 @@ from gpu_dev.main import app
         (("free",), "'avail' or 'gpus'"),
         (("book", "find"), "'slots'"),
         (("notify", "kinds"), "'set'"),
+        (("version",), "--version?"),
     ],
 )
 def test_a_synonym_names_the_command(typed: tuple[str, ...], meant: str) -> None:
     answer = CliRunner().invoke(app, typed)
     assert answer.exit_code == 2
     assert f"Did you mean {meant}" in " ".join(answer.output.replace("\u2502", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (("pods", "list"), "No such command 'list'. `gpu-dev pods` alone lists them."),
+        (("list", "train"), "Nothing may follow here: train"),
+        (("extend", "train"), "Missing option '--by'. How much longer, such as 1h or 90m."),
+        (("disk", "create", "data"), "Missing option '--size'. How much fits on it, such as 100Gi."),
+    ],
+)
+def test_what_is_wrong_is_said_in_plain_words(typed: tuple[str, ...], said: str) -> None:
+    answer = CliRunner().invoke(app, typed)
+    assert answer.exit_code == 2
+    assert said in " ".join(answer.output.replace("\u2502", " ").split())
 
 
 def test_a_slip_of_typing_is_answered_as_before() -> None:
