@@ -62,6 +62,8 @@ def logs(
             sys.stdout.buffer.flush()
         if not printed and not follow and job.started_at is None and job.attempt < 2 and has_ended(job):
             say(f"{job.id} has no output: it never started. Why: gpu-dev explain {job.id}")
+        elif not printed and not follow and job.status is not JobStatus.QUEUED:
+            say(f"{job.id} printed nothing." if has_ended(job) else f"{job.id} has printed nothing yet.")
         if follow and has_ended(job := client.job(job.id)):
             say_use(client, job)
 
