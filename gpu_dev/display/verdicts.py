@@ -150,7 +150,8 @@ def _cost(answer: Explanation) -> str:
 
 def _rest(answer: Explanation, search: str) -> str:
     """What follows the verdict's name; ends with a line break."""
-    when = f", starts about {minute(answer.starts_at)}" if answer.starts_at else ", no start is known"
+    about = "" if answer.kind == "booking" else "about "
+    when = f", starts {about}{minute(answer.starts_at)}" if answer.starts_at else ", no start is known"
     first = when if answer.verdict is RequestVerdict.ACCEPTED else ""
     if not answer.reasons:
         return f"{first}.\n"
