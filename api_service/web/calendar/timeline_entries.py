@@ -16,6 +16,7 @@ from api_service.web.calendar.timeline_window import DayWindow
 from reservation_core.domain import status_words
 from reservation_core.domain.bookings.card_choice import BookableGpu
 from reservation_core.domain.model import BookingStatus, ReservationKind
+from reservation_core.domain.policy.rule_words import counted
 from reservation_core.ports.bookings.bookings import CalendarEntry
 
 _MOST_NODES = 3
@@ -92,7 +93,7 @@ def _seen(
 def _named(entry: CalendarEntry, sight: Sight, *, mine: bool) -> tuple[str, str]:
     """The label of an entry, and the beginning of its tooltip."""
     known = sight.sees(entry.user_id)
-    own = entry.title or f"{entry.gpus * entry.nodes} × GPU"
+    own = entry.title or counted(entry.gpus * entry.nodes, "GPU")
     match entry.kind:
         case ReservationKind.BOOKING:
             if mine:

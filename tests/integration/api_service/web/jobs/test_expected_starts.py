@@ -60,7 +60,7 @@ async def test_pages_say_it_in_words(runtime: Runtime, browsing: SignedIn, alice
     assert "about Tue 1 Jan 2030 10:30" in words(await browser.get("/jobs"))
     page = words(await browser.get(f"/jobs/{job['id']}"))
     assert "Starts about Tue 1 Jan 2030 10:30 UTC in" in page
-    assert "nine times in ten by Tue 1 Jan 2030 11:45 UTC Promised by Tue 1 Jan 2030 18:00 UTC" in page
+    assert "nine times in ten by Tue 1 Jan 2030 11:45 UTC Promised start Tue 1 Jan 2030 18:00 UTC" in page
     picture = page.partition("What it waits for")[2]
     assert "It starts about Tue 1 Jan 2030 10:30 UTC" in picture
     assert "nine times in ten by Tue 1 Jan 2030 11:45 UTC . That is learnt from how long jobs really run." in picture
