@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from http import HTTPStatus
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,12 +14,13 @@ from typing import Annotated, Any
 import typer
 from msgspec.structs import asdict
 
+from gpu_dev.client import GpuDevClient
 from gpu_dev.display.local_times import local_sentence, local_time
 from gpu_dev.display.output import Column, Format, View, as_json, show_list
-from gpu_dev.errors import ClientError, UsageError
+from gpu_dev.errors import ApiError, ClientError, NoSuchObjectError, UsageError
 from gpu_dev.inputs.times import local_now, parse_period, zone_name
 from gpu_dev.options import Output
-from gpu_dev.session import client_for
+from gpu_dev.session import client_for, whole_id
 from gpu_dev.terminal import Rendered, put, say
 from gpu_dev.wire.audit_log import ChainLineOut as SentLine
 from gpu_dev.wire.audit_log import EventOut
@@ -87,18 +89,36 @@ def audit(
         return
     begin, until = _period(start, end, zone)
     with client_for(ctx) as client:
-        found = client.record.listed(
-            oldest_first=oldest_first,
-            kinds=kind or (),
-            actor=actor,
-            subject=subject,
-            start=begin,
-            end=until,
-        )
-        events = list(islice(found, limit + 1))
+
+        def listed(about: str | None) -> list[EventOut]:
+            found = client.record.listed(
+                oldest_first=oldest_first, kinds=kind or (), actor=actor, subject=about, start=begin, end=until
+            )
+            return list(islice(found, limit + 1))
+
+        try:
+            events = listed(subject)
+        except ApiError as refusal:
+            job_id = None if refusal.problem.status != HTTPStatus.NOT_FOUND else _job_named(client, subject)
+            if job_id is None:
+                raise
+            events = listed(job_id)
+        else:
+            job_id = None if events else _job_named(client, subject)
+            events = events if job_id is None else listed(job_id)
     if len(events) > limit:
         say(f"Only the {'oldest' if oldest_first else 'newest'} {limit} are shown; more with --limit.")
     put(show_list(events[:limit], _EVENT, output))
+
+
+def _job_named(client: GpuDevClient, subject: str | None) -> str | None:
+    """The id of the job with this name; None for what is no name."""
+    if subject is None or ":" in subject:
+        return None
+    try:
+        return whole_id(client, subject)
+    except NoSuchObjectError:
+        return None
 
 
 @app.command()
