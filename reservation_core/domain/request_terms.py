@@ -129,12 +129,12 @@ MILLI = 1000
 """CPUs are counted in thousandths."""
 MOST_CPUS = 10_000
 MOST_MEMORY = 2**50
-_BYTES = re.compile(r"([0-9]{1,16})(?:\.([0-9]{1,3}))?([kKMGTP]i?)?")
+_BYTES = re.compile(r"([0-9]{1,16})(?:\.([0-9]{1,3}))? ?([kKMGTP]i?)?B?")
 _PREFIXES = "KMGTP"
 
 
 def read_bytes(text: str) -> int | None:
-    """Bytes from text such as `64Gi`, `1.5G` or `1000`; None where it is no amount."""
+    """Bytes from text such as `64Gi`, `64 GiB`, `1.5G` or `1000`; None where it is no amount."""
     match = _BYTES.fullmatch(text)
     if match is None or (match[2] and not match[3]):
         return None
