@@ -202,11 +202,14 @@ def _of_nearest_types(by_type: Mapping[str | None, Sequence[RuleBreach]]) -> lis
     nearest = min(map(distance, by_type.values()))
     types_of = dict[RuleBreach, list[str]]()
     for gpu_type, broken in by_type.items():
-        for breach in broken if distance(broken) == nearest else ():
+        for breach in broken:
             types_of.setdefault(breach, []).append(str(gpu_type))
+    shown = dict.fromkeys(breach for broken in by_type.values() if distance(broken) == nearest for breach in broken)
     return [
-        breach if len(types) == len(by_type) else replace(breach, detail=f"{', '.join(types)}: {breach.detail}")
-        for breach, types in types_of.items()
+        breach
+        if len(types_of[breach]) == len(by_type)
+        else replace(breach, detail=f"{', '.join(types_of[breach])}: {breach.detail}")
+        for breach in shown
     ]
 
 

@@ -51,3 +51,10 @@ def test_what_is_true_of_all_types_names_none() -> None:
     ((code, detail),) = refusal([*node("a100", 2, TAKEN), *node("h100", 2, TAKEN)], 2, Policy())
     assert code == "no_free_gpus"
     assert detail.startswith("2 GPUs are not free for that whole time.")
+
+
+def test_a_rule_that_all_types_break_names_none_though_one_is_taken_besides() -> None:
+    one_gpu = Policy([PolicyRule(Scope(), Rules(max_gpus=1))])
+    ((code, detail),) = refusal([*node("a100", 2, TAKEN), *node("h100", 2)], 2, one_gpu)
+    assert code == "max_gpus"
+    assert detail.startswith("Asked for: 2 GPUs; the limit is 1")
