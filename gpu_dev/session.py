@@ -10,7 +10,7 @@ import typer
 
 from gpu_dev.client import GpuDevClient
 from gpu_dev.display.local_times import local_sentence
-from gpu_dev.errors import ClientError, ExitCode, NoSuchObjectError, UsageError
+from gpu_dev.errors import AmbiguousIdError, ClientError, ExitCode, NoSuchObjectError, UsageError
 from gpu_dev.inputs.ids import (
     FULL_LENGTH,
     PREFIX,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from gpu_dev.wire.sessions import SshKeyOut
 
 _COMPLETED = 100
+_SHOWN = 5
 OPEN_BOOKINGS = (BookingStatus.CONFIRMED, BookingStatus.ACTIVE, BookingStatus.WAITING, BookingStatus.OFFERED)
 
 
@@ -82,6 +83,7 @@ def whole_id(client: GpuDevClient, text: str) -> str:
     if element is not None and typed.lower().startswith(PREFIX):
         return f"{whole_id(client, element[0])}.{element[1]}"
     names: set[str] = set()
+    others: list[str] = []
     if not typed.lower().startswith(PREFIX):
         if _is_job(client, typed):
             return normal_id(typed)
@@ -94,6 +96,7 @@ def whole_id(client: GpuDevClient, text: str) -> str:
                 job_id = named_job(typed, named)
                 say(f"{typed} is {job_id}.")
                 return job_id
+            others = [f"{job.id} of {clean(job.user)}" for job in jobs if job.name == typed]
         known = (job.id for job in jobs)
     else:
         known = (job.id for job in client.jobs())
@@ -104,7 +107,13 @@ def whole_id(client: GpuDevClient, text: str) -> str:
     except NoSuchObjectError as error:
         if element is not None:
             return f"{whole_id(client, element[0])}.{element[1]}"
-        return _shared_id(client, typed, names, error)
+        try:
+            return _shared_id(client, typed, names, error)
+        except NoSuchObjectError:
+            if not others:
+                raise
+            listed = ", ".join(others[:_SHOWN])
+            raise AmbiguousIdError(f"You have no job named {typed}, but others have: {listed}. Type an id.") from error
 
 
 def _shared_id(client: GpuDevClient, typed: str, names: set[str], none_own: NoSuchObjectError) -> str:
