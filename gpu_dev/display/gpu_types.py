@@ -1,12 +1,13 @@
 """GPUs counted by type."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from datetime import datetime
 from itertools import groupby
 
 from msgspec import Struct
 
-from gpu_dev.wire.nodes import GpuOut
+from gpu_dev.display.views import takes_new
+from gpu_dev.wire.nodes import GpuOut, NodeOut
 from reservation_core.domain.model import GpuState
 
 
@@ -22,14 +23,15 @@ class TypeSummary(Struct, kw_only=True):
     next_free_at: datetime | None
 
 
-def summarise(cards: Iterable[GpuOut]) -> list[TypeSummary]:
-    """Count GPUs by type, in the order of the types' names."""
+def summarise(cards: Iterable[GpuOut], nodes: Iterable[NodeOut] = ()) -> list[TypeSummary]:
+    """Count GPUs by type, in the order of the types' names. Those of `nodes` that take nothing new are not free."""
+    closed = {node.name for node in nodes if not takes_new(node)}
     by_type = groupby(sorted(cards, key=lambda card: (card.gpu_type, card.node)), key=lambda card: card.gpu_type)
-    return [_summary(gpu_type, list(group)) for gpu_type, group in by_type]
+    return [_summary(gpu_type, list(group), closed) for gpu_type, group in by_type]
 
 
-def _summary(gpu_type: str, cards: list[GpuOut]) -> TypeSummary:
-    free = [card for card in cards if card.state is GpuState.FREE]
+def _summary(gpu_type: str, cards: list[GpuOut], closed: Container[str]) -> TypeSummary:
+    free = [card for card in cards if card.state is GpuState.FREE and card.node not in closed]
     held = sum(card.state is GpuState.HELD for card in cards)
     coming = [card.free_at for card in cards if card.state is GpuState.HELD and card.free_at is not None]
     per_node = [sum(1 for _ in group) for _, group in groupby(free, key=lambda card: card.node)]

@@ -232,7 +232,7 @@ GPU: "View[GpuOut]" = View(
 )
 
 
-def _takes_new(node: "NodeOut") -> bool:
+def takes_new(node: "NodeOut") -> bool:
     """Whether new jobs start on the node. Kubernetes calls a silent node schedulable, too."""
     return node.ready and node.schedulable and node.fenced_at is None and node.cordoned_at is None
 
@@ -242,7 +242,7 @@ NODE: "View[NodeOut]" = View(
     columns=(
         Column("NODE", lambda node: node.name),
         Column("READY", lambda node: "yes" if node.ready else "no"),
-        Column("SCHEDULABLE", lambda node: "yes" if _takes_new(node) else "no"),
+        Column("SCHEDULABLE", lambda node: "yes" if takes_new(node) else "no"),
         Column("TYPES", lambda node: ",".join(node.gpu_types)),
         Column("GPUS", lambda node: str(node.gpus), right=True),
         Column("FREE", lambda node: str(node.free), right=True),

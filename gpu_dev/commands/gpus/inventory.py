@@ -38,8 +38,9 @@ def gpus(
             if gpu_type is not None:
                 wanted = check_type(client, gpu_type, (card.gpu_type for card in cards))
                 cards = [card for card in cards if card.gpu_type == wanted]
-            shown = show_list(cards, GPU, output) if each else show_list(summarise(cards), GPU_TYPE, output)
-            return shown, False
+            if each:
+                return show_list(cards, GPU, output), False
+            return show_list(summarise(cards, client.nodes()), GPU_TYPE, output), False
 
         watch(client, render, again=again)
 

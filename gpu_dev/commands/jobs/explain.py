@@ -109,7 +109,7 @@ def _explain_job(ctx: typer.Context, job_id: str, output: Format, *, again: bool
 
         def render() -> tuple[str, bool]:
             job = client.job(whole)
-            said = explain(job, summarise(client.gpus()), _use_of(client, job))
+            said = explain(job, summarise(client.gpus(), client.nodes()), _use_of(client, job))
             people = output in (Format.TABLE, Format.WIDE)
             return as_text(said) if people else show_one(said, _EXPLANATION, output), has_ended(job)
 

@@ -120,6 +120,12 @@ def a_card(node: str, index: int, state: str, free_in_h: int | None = None, kind
     )
 
 
+A_NODE: dict[str, Any] = {
+    "name": "node1", "ready": True, "schedulable": True, "detail": None, "gpu_types": [], "gpus": 0, "free": 0,
+    "last_seen_at": NOON, "labels": {},
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("node", "said"),
     [
@@ -132,8 +138,7 @@ def a_card(node: str, index: int, state: str, free_in_h: int | None = None, kind
     ids=["well", "silent", "unschedulable", "fenced", "cordoned"],
 )
 def test_a_node_is_schedulable_where_something_new_would_be_started(node: dict[str, Any], said: str) -> None:
-    whole = {"name": "node1", "ready": True, "schedulable": True, "detail": None, "gpu_types": [], "gpus": 0, "free": 0}
-    found = convert(whole | {"last_seen_at": NOON, "labels": {}} | node, NodeOut)
+    found = convert(A_NODE | node, NodeOut)
     header, row = (line.split() for line in show_list([found], NODE, Format.TABLE).splitlines())
     assert row[header.index("SCHEDULABLE")] == said
 
@@ -153,6 +158,9 @@ def test_cards_are_counted_by_type_with_the_next_free_time() -> None:
     assert h100.next_free_at == NOON + timedelta(hours=2)
     assert (t4.free, t4.most_free_on_one_node, t4.next_free_at) == (3, 2, None)
     assert "now" in show_list([t4], GPU_TYPE, Format.TABLE)
+    cordoned = convert(A_NODE | {"name": "n2", "cordoned_at": NOON}, NodeOut)
+    (_, t4) = summarise(cards, [cordoned])
+    assert (t4.free, t4.unusable, t4.most_free_on_one_node) == (1, 2, 1)
 
 
 EVIL = "\x1b[31mred\x9b2J\u202eback\x7f"
