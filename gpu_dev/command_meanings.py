@@ -12,10 +12,12 @@ from reservation_core.domain.similar_names import similar
 
 _MEANINGS = (
     frozenset({"add", "create", "make", "new"}),
-    frozenset({"cancel", "delete", "end", "kill", "remove", "revoke", "rm", "stop"}),
+    frozenset({"cancel", "delete", "disable", "end", "kill", "remove", "revoke", "rm", "stop"}),
     frozenset({"jobs", "list", "ls", "ps"}),
     frozenset({"describe", "get", "info", "show"}),
     frozenset({"change", "edit", "move", "update"}),
+    frozenset({"cordon", "drain", "offline"}),
+    frozenset({"online", "resume", "uncordon", "undrain"}),
     frozenset({"book", "bookings", "calendar", "reservations"}),
     frozenset({"copy", "cp", "download", "rsync", "scp", "sync", "upload"}),
     frozenset({"avail", "available", "free", "gpus"}),
@@ -48,6 +50,7 @@ _OPTION_MEANINGS = (
     frozenset({"--container", "--image"}),
     frozenset({"--chdir", "--cwd", "--workdir", "--working-dir"}),
     frozenset({"--account", "--project"}),
+    frozenset({"--add-nodes", "--nodes"}),
     frozenset({"--requeue", "--retries", "--retry"}),
     frozenset({"--mount", "--disk", "--volume"}),
     frozenset({"--force", "--yes"}),

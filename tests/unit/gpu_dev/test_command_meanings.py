@@ -25,6 +25,8 @@ from gpu_dev.main import app
         (("book", "find"), "'slots'"),
         (("notify", "kinds"), "'set'"),
         (("version",), "--version?"),
+        (("users", "delete", "ben"), "'disable'?"),
+        (("nodes", "drain", "n1"), "'cordon'?"),
     ],
 )
 def test_a_synonym_names_the_command(typed: tuple[str, ...], meant: str) -> None:
@@ -58,6 +60,7 @@ def test_a_slip_of_typing_is_answered_as_before() -> None:
     [
         (("submit", "--gpu", "1"), "--gpus"),
         (("--versoin",), "--version"),
+        (("simulate", "--nodes", "2"), "--add-nodes"),
         (("--sever", "http://gpus", "list"), "--server"),
         (("submit", "--mem", "1Gi"), "--memory"),
         (("submit", "--time", "1h"), "--for"),
