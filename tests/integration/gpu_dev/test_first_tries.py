@@ -43,3 +43,20 @@ def test_a_size_may_be_written_as_it_is_shown(system: System) -> None:
     for name, size in (("a", "1 GiB"), ("b", "1GB"), ("c", "1GiB")):
         made = system.cli("disk", "create", name, "--size", size)
         assert made.returncode == 0, made.stderr
+
+
+def test_an_administrator_who_names_a_job_of_others_is_told_its_id(system: System) -> None:
+    job = system.cli("submit", "-g1", "-d1h", "-n", "train", "--", "sleep", "99").stdout.strip()
+    refused = system.cli("cancel", "train", who="admin")
+    assert refused.returncode != 0
+    assert f"You have no job named train, but others have: {job} of alice. Type an id." in refused.stderr
+    assert system.cli("cancel", job, who="admin").returncode == 0
+
+
+def test_gpus_of_a_cordoned_node_are_not_counted_as_free(system: System) -> None:
+    nodes = [line.split()[0] for line in system.cli("nodes", "-o", "name").stdout.splitlines()]
+    for node in nodes:
+        assert system.cli("nodes", "cordon", node, who="admin").returncode == 0
+    for line in system.cli("gpus").stdout.splitlines()[1:]:
+        _, total, free, _, unusable, *_ = line.split()
+        assert (free, unusable) == ("0", total)
