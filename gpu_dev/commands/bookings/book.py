@@ -10,6 +10,7 @@ import typer
 from gpu_dev.calls.booking_calls import Reach
 from gpu_dev.client import GpuDevClient
 from gpu_dev.commands.bookings.made_bookings import show_booking, show_made
+from gpu_dev.commands.bookings.possible_slots import check_possible
 from gpu_dev.display.calendar_views import (
     BOOKING,
     BOOKING_DETAILS,
@@ -17,7 +18,7 @@ from gpu_dev.display.calendar_views import (
     SLOT,
     WAITLIST,
 )
-from gpu_dev.display.local_times import local_sentence, local_time, minute
+from gpu_dev.display.local_times import local_time, minute
 from gpu_dev.display.output import Format, show_list, show_one
 from gpu_dev.errors import ApiError, UsageError
 from gpu_dev.inputs.asking import confirmed
@@ -317,23 +318,8 @@ def slots(
         if not found and gpu_type is not None:
             check_type(client, gpu_type, (card.gpu_type for card in client.gpus()))
         if not found:
-            _check_possible(client, gpus, parse_duration(duration), gpu_type, nodes, node)
+            check_possible(client, gpus, parse_duration(duration), gpu_type, nodes, node)
     put(show_list(found, SLOT, output))
-
-
-def _check_possible(
-    client: GpuDevClient, gpus: int, length: timedelta, gpu_type: str | None, nodes: int, node: str | None
-) -> None:
-    """Raise UsageError with what refuses such a booking at any time, such as more GPUs than a node has."""
-    start = (local_now() + timedelta(days=1)).isoformat()
-    fields = {"gpus": gpus, "nodes": nodes, "start": start, "duration": length}
-    fields |= {name: value for name, value in (("gpu_type", gpu_type and gpu_type.lower()), ("node", node)) if value}
-    try:
-        client.bookings.would_book(make_request(BookingCreate, fields))
-    except ApiError as refusal:
-        broken = [rule for rule in refusal.problem.broken_rules or () if rule.code != "no_free_gpus"]
-        if broken:
-            raise UsageError(" ".join(local_sentence(rule.detail) for rule in broken)) from refusal
 
 
 @app.command()
