@@ -172,7 +172,7 @@ def reasons(
         wanted = replace(judge.wanted, gpu_type=gpu_type)
         is_known = (span.end > judge.now or not broken) and never_bookable(gpus, wanted) is None
         if is_known and choose(gpus, wanted, *from_now(span, judge.now), keep=keep) is None:
-            broken.append(no_free_gpus(judge.wanted))
+            broken.append(no_free_gpus(judge.wanted, can_wait=span.start > judge.now))
     return _of_nearest_types(by_type)
 
 
@@ -219,15 +219,16 @@ def rule_on(
     """The GPUs that a new booking gets, or every reason why it is refused; neither if it would `wait` for GPUs."""
     able, broken = permitted(judge, gpus, span)
     chosen = choose(able, judge.wanted, *from_now(span, judge.now)) if able else None
-    return chosen, broken if chosen is not None or wait else reasons(judge, gpus, span)
+    waits = wait and span.start > judge.now  # a request leaves the waitlist at its start
+    return chosen, broken if chosen is not None or waits else reasons(judge, gpus, span)
 
 
-def no_free_gpus(wanted: Wanted) -> RuleBreach:
+def no_free_gpus(wanted: Wanted, *, can_wait: bool = True) -> RuleBreach:
     """The breach when all fitting GPUs are taken for some of the time."""
     of_type = "" if wanted.gpu_type is None else f"{wanted.gpu_type} "
     size = f"{wanted.gpus} {of_type}{'GPU' if wanted.gpus == 1 else 'GPUs'}"
     where = f" on {wanted.node}" if wanted.node else f" on each of {wanted.nodes} nodes" if wanted.nodes > 1 else ""
-    advice = "Choose another time or fewer GPUs, or join the waitlist."
+    advice = "Choose another time or fewer GPUs" + (", or join the waitlist." if can_wait else ".")
     detail = f"{size}{where} {'is' if wanted.gpus == 1 else 'are'} not free for that whole time. {advice}"
     return RuleBreach(NO_FREE_GPUS, detail)
 

@@ -58,3 +58,13 @@ def test_a_rule_that_all_types_break_names_none_though_one_is_taken_besides() ->
     ((code, detail),) = refusal([*node("a100", 2, TAKEN), *node("h100", 2)], 2, one_gpu)
     assert code == "max_gpus"
     assert detail.startswith("Asked for: 2 GPUs; the limit is 1")
+
+
+def test_a_booking_that_begins_now_can_not_join_the_waitlist() -> None:
+    judge = Judge(Booker(1, "alice", None), Wanted(2), Policy(), UsageView(), SPAN.start)
+    chosen, broken = rule_on(judge, node("h100", 2, TAKEN), SPAN, wait=True)
+    assert chosen is None
+    assert [breach.code for breach in broken] == ["no_free_gpus"]
+    assert "waitlist" not in broken[0].detail
+    later = Judge(judge.who, judge.wanted, judge.policy, judge.usage, NOW)
+    assert rule_on(later, node("h100", 2, TAKEN), SPAN, wait=True) == (None, [])
