@@ -28,6 +28,7 @@ _MOST_DATES = 400
 _STEPS = 200
 _MOST_JOBS = 2000
 _SHOWN_JOBS = 20
+_FOLLOWED = 5
 _CANCELLED: TypeAdapter[BookingOut | BookingSeries] = TypeAdapter(BookingOut | BookingSeries)
 
 
@@ -211,12 +212,13 @@ async def _page(
     booking = answer.body
     events = await visit.rest.get(Page[EventOut], "/v1/events", {"subject": booking.id, "limit": _STEPS})
     now_is = _fields(visit, booking)
+    jobs = await _jobs(visit, booking)
     kept = {} if typed is None else {name: value for name, value in visit.form.shown().items() if name in now_is}
     return visit.page(
         "booking.html",
         title=booking.title or booking.id,
         status=status,
-        live=f"booking:{booking.id}",
+        live=" ".join([f"booking:{booking.id}", *_followed(jobs)]),
         booking=booking,
         etag=answer.headers["etag"],
         now_is=now_is,
@@ -226,7 +228,7 @@ async def _page(
         stale=problem is not None and problem.status == 412,
         verdict=verdict,
         dates=await _dates(visit, booking),
-        jobs=await _jobs(visit, booking),
+        jobs=jobs,
         steps=life_of_booking(events.items, visit.zone, visit.now),
         older_steps=events.next_cursor is not None,
         over=booking.status in FINAL_BOOKINGS,
@@ -240,6 +242,12 @@ async def _jobs(visit: Visit, booking: BookingOut) -> list[tuple[str, Job | None
     """The ids of the jobs in it, newest first; the newest, which people look for, with all that they are."""
     ids = booking.jobs[::-1]
     return [(job, await _job(visit, job) if number < _SHOWN_JOBS else None) for number, job in enumerate(ids)]
+
+
+def _followed(jobs: list[tuple[str, Job | None]]) -> list[str]:
+    """The live topics of the newest jobs that go on."""
+    open_jobs = [job for _, job in jobs if job is not None and job.status not in FINAL_STATUSES]
+    return [f"job:{job.id}" for job in open_jobs[:_FOLLOWED]]
 
 
 async def _job(visit: Visit, job_id: str) -> Job | None:

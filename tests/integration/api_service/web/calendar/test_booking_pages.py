@@ -42,6 +42,7 @@ async def test_its_jobs_are_listed_with_their_names_and_status(browsing: SignedI
     await alice.post(f"/v1/jobs/{first}/cancel")
     page = await (await browsing("alice")).get(f"/bookings/{made['id']}")
     assert f"Jobs in it {second} queued fit cancelled {first} " in words(page)
+    assert f'data-live="booking:{made["id"]} job:{second}"' in page
 
 
 @pytest.mark.usefixtures("lab")
