@@ -9,7 +9,7 @@ from datetime import datetime
 from http import HTTPStatus
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 from msgspec.structs import asdict
@@ -24,7 +24,9 @@ from gpu_dev.session import client_for, whole_id
 from gpu_dev.terminal import Rendered, put, say
 from gpu_dev.wire.audit_log import ChainLineOut as SentLine
 from gpu_dev.wire.audit_log import EventOut
+from reservation_core.domain.event_kinds import EventKind
 from reservation_core.domain.history.audit_chain import AuditedEvent, ChainCheck, ChainLine, MissingEvent, exact
+from reservation_core.domain.similar_names import similar
 from reservation_core.domain.status_words import subject_status
 
 app = typer.Typer(add_completion=False)
@@ -88,6 +90,8 @@ def audit(
     if ctx.invoked_subcommand is not None:
         return
     begin, until = _period(start, end, zone)
+    for one in kind or ():
+        _check_kind(one)
     with client_for(ctx) as client:
 
         def listed(about: str | None) -> list[EventOut]:
@@ -109,6 +113,13 @@ def audit(
     if len(events) > limit:
         say(f"Only the {'oldest' if oldest_first else 'newest'} {limit} are shown; more with --limit.")
     put(show_list(events[:limit], _EVENT, output))
+
+
+def _check_kind(kind: str) -> None:
+    """Raise UsageError for a kind that is probably mistyped; servers of other versions may have more."""
+    known = [member.value for kinds in get_args(EventKind) for member in kinds]
+    if kind not in known and (meant := similar(kind, known)) is not None:
+        raise UsageError(f"There are no events of the kind {kind!r}. Did you mean {meant}?")
 
 
 def _job_named(client: GpuDevClient, subject: str | None) -> str | None:

@@ -24,6 +24,8 @@ def test_the_audit_log_of_a_job_is_found_by_its_name(system: System) -> None:
         found = system.cli("audit", "--subject", "train" if who == "alice" else job, "-o", "json", who=who)
         assert f'"subject": "{job}"' in found.stdout, found
     assert system.cli("audit", "--subject", "nothing").returncode == 3
+    mistyped = system.cli("audit", "--kind", "node_cordned", who="admin")
+    assert (mistyped.returncode, "Did you mean node_cordoned?" in mistyped.stderr) == (2, True)
 
 
 def test_an_output_that_is_empty_is_said_to_be_so(system: System) -> None:
