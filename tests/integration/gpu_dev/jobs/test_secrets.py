@@ -56,7 +56,7 @@ def test_secrets_are_set_listed_and_deleted(system: System, tmp_path: Path) -> N
         (("secret", "set", "a"), f"{VALUE}\0", "without NUL characters"),
         (("secret", "set", "a"), VALUE * 4000, "is text of 1 to 65536 bytes"),
         (("secret", "set", "a", "--from-file", "no-such-file"), "", "can't be read"),
-        (("secret", "set", "a", VALUE), "", "unexpected extra argument"),
+        (("secret", "set", "a", VALUE), "", "Nothing may follow here"),
         (("submit", "-g1", "-d1m", "--secret", "a/b"), "", "can't be a secret's name"),
         (("submit", "-g1", "-d1m", "--secret", "deploy-key"), "", "deploy-key=VARIABLE or deploy-key=/path"),
         (("submit", "-g1", "-d1m", "--secret", "a="), "", "a=VARIABLE or a=/path"),
