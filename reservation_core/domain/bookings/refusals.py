@@ -184,8 +184,9 @@ def _broken_by_type(
     fitting = [gpu for gpu in gpus if wanted.gpu_type in (None, gpu.gpu_type) and wanted.node in (None, gpu.node)]
     types: list[str | None] = [*sorted({gpu.gpu_type for gpu in fitting})]
     found = dict[str | None, list[RuleBreach]]()
+    of_all = never_bookable(gpus, wanted)
     for gpu_type in types or [wanted.gpu_type]:
-        never = never_bookable(gpus, replace(wanted, gpu_type=gpu_type))
+        never = of_all or never_bookable(gpus, replace(wanted, gpu_type=gpu_type))
         found[gpu_type] = judge.broken(gpu_type, span, keeps_start=keeps_start) + ([] if never is None else [never])
     return found
 

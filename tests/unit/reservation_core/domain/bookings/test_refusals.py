@@ -68,3 +68,9 @@ def test_a_booking_that_begins_now_can_not_join_the_waitlist() -> None:
     assert "waitlist" not in broken[0].detail
     later = Judge(judge.who, judge.wanted, judge.policy, judge.usage, NOW)
     assert rule_on(later, node("h100", 2, TAKEN), SPAN, wait=True) == (None, [])
+
+
+def test_a_request_that_fits_no_type_is_told_the_largest_node_of_all() -> None:
+    ((code, detail),) = refusal([*node("a100", 1), *node("h100", 4)], 5, Policy())
+    assert code == "larger_than_any_node"
+    assert "the largest has 4" in detail
