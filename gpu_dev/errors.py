@@ -60,6 +60,10 @@ class NoSuchObjectError(ClientError):
     exit_code = ExitCode.NOT_FOUND
 
 
+class NotOwnJobError(NoSuchObjectError):
+    """Only others have jobs of this name."""
+
+
 class AmbiguousIdError(ClientError):
     """A beginning or name that fits more than one."""
 

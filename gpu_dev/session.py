@@ -10,7 +10,7 @@ import typer
 
 from gpu_dev.client import GpuDevClient
 from gpu_dev.display.local_times import local_sentence
-from gpu_dev.errors import AmbiguousIdError, ClientError, ExitCode, NoSuchObjectError, UsageError
+from gpu_dev.errors import ClientError, ExitCode, NoSuchObjectError, NotOwnJobError, UsageError
 from gpu_dev.inputs.ids import (
     FULL_LENGTH,
     PREFIX,
@@ -113,7 +113,7 @@ def whole_id(client: GpuDevClient, text: str) -> str:
             if not others:
                 raise
             listed = ", ".join(others[:_SHOWN])
-            raise AmbiguousIdError(f"You have no job named {typed}, but others have: {listed}. Type an id.") from error
+            raise NotOwnJobError(f"You have no job named {typed}, but others have: {listed}. Type an id.") from error
 
 
 def _shared_id(client: GpuDevClient, typed: str, names: set[str], none_own: NoSuchObjectError) -> str:

@@ -9,6 +9,9 @@ from gpu_dev.inputs.requests import make_request
 from gpu_dev.inputs.times import local_now
 from gpu_dev.wire.bookings import BookingCreate
 
+_FOR_NOW = frozenset({"no_free_gpus", "no_such_type"})
+"""Reasons that pass: GPUs become free, and a type that is announced comes."""
+
 
 def check_possible(
     client: GpuDevClient, gpus: int, length: timedelta, gpu_type: str | None, nodes: int, node: str | None
@@ -20,6 +23,6 @@ def check_possible(
     try:
         client.bookings.would_book(make_request(BookingCreate, fields))
     except ApiError as refusal:
-        broken = [rule for rule in refusal.problem.broken_rules or () if rule.code != "no_free_gpus"]
+        broken = [rule for rule in refusal.problem.broken_rules or () if rule.code not in _FOR_NOW]
         if broken:
             raise UsageError(" ".join(local_sentence(rule.detail) for rule in broken)) from refusal

@@ -17,7 +17,7 @@ from msgspec.structs import asdict
 from gpu_dev.client import GpuDevClient
 from gpu_dev.display.local_times import local_sentence, local_time
 from gpu_dev.display.output import Column, Format, View, as_json, show_list
-from gpu_dev.errors import ApiError, ClientError, NoSuchObjectError, UsageError
+from gpu_dev.errors import ApiError, ClientError, NoSuchObjectError, NotOwnJobError, UsageError
 from gpu_dev.inputs.times import local_now, parse_period, zone_name
 from gpu_dev.options import Output
 from gpu_dev.session import client_for, whole_id
@@ -128,6 +128,8 @@ def _job_named(client: GpuDevClient, subject: str | None) -> str | None:
         return None
     try:
         return whole_id(client, subject)
+    except NotOwnJobError:
+        raise
     except NoSuchObjectError:
         return None
 
