@@ -10,13 +10,16 @@ import os
 import re
 import socket
 import threading
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import psutil
 import structlog
 
 from reservation_core.adapters.local.gpu_links import links_of
+from reservation_core.adapters.local.gpu_use.bounded_calls import BoundedCalls
 from reservation_core.adapters.local.gpu_use.mig_instances import is_in_mig_mode, mig_instances
 from reservation_core.adapters.local.processes import is_pod_process
 from reservation_core.domain.cards.gpu_types import (
@@ -32,7 +35,13 @@ from reservation_core.domain.model import ForeignPod, GpuCondition
 from reservation_core.domain.request_terms import MILLI, UNSAID, Share
 from reservation_core.ports.cluster import ClusterUnavailableError
 
+T = TypeVar("T")
+
 _log = structlog.get_logger(__name__)
+ANSWER_S = 10.0
+"""How long one look waits for the driver, which may have to wake its GPUs."""
+_DRIVER, _LINKS = -1, -2
+"""The keys of calls that ask for no single GPU."""
 MAX_NODES = 64
 MAX_GPUS_PER_NODE = 1024
 MAX_GPUS = 16_384
@@ -113,9 +122,11 @@ class LocalInventory:
         self._node = default_node or short_hostname()
         self._simulated = None if setting is None or not setting.strip() else parse_gpus(setting, self._node)
         self._lock = threading.Lock()
+        self._calls: BoundedCalls[int] = BoundedCalls(ANSWER_S)
         self._nvml: Any = None
-        self._seen: dict[int, tuple[GpuReport, ...]] = {}
-        """The driver's GPUs, or their instances, as they were last seen."""
+        self._seen: dict[int, dict[int, GpuReport]] = {}
+        """The driver's GPUs, or their instances, by index as they were last seen."""
+        self._silent: frozenset[str] = frozenset()
         self._products: dict[str | None, str] = {}
         self._in_parts: bool | None = None
         self._links: Links | None = None
@@ -127,14 +138,17 @@ class LocalInventory:
         return self._simulated is not None
 
     def nodes(self) -> list[NodeReport]:
-        """Every node with its GPUs. Raises ClusterUnavailableError when the driver exists but does not answer."""
+        """Every node with its GPUs. Raises ClusterUnavailableError when the driver exists but does not answer.
+
+        A GPU or an instance that does not answer is lost, or left out if it was never seen.
+        """
         if self._simulated is not None:
             return [self._sized(node) for node in self._simulated]
         with self._lock:
-            nvml, why = self._driver()
-            gpus = () if nvml is None else self._cards(nvml)
+            count, why = self._count()
+            gpus = self._cards(count)
             self._in_parts = any(is_instance(gpu.uuid) for gpu in gpus)
-            links = None if nvml is None or self._in_parts else self._read_links(nvml, len(gpus))
+            links = None if self._in_parts or len(gpus) != count else self._read_links(count)
         detail = None if gpus else NO_GPUS.format(why or "the driver lists none")
         return [
             self._sized(NodeReport(self._node, ready=True, schedulable=True, gpus=gpus, detail=detail, links=links))
@@ -164,8 +178,7 @@ class LocalInventory:
         if self._simulated is not None:
             return []
         with self._lock:
-            nvml, _ = self._driver()
-            users = {} if nvml is None else self._compute_processes(nvml)
+            users = self._compute_processes(self._count()[0])
         foreign = []
         for pid, indices in sorted(users.items()):
             if not is_pod_process(pid):
@@ -174,48 +187,72 @@ class LocalInventory:
         return foreign
 
     def close(self) -> None:
+        """Release the driver, unless one of its calls hangs."""
         with self._lock:
-            if self._nvml is not None:
-                self._nvml.nvmlShutdown()
+            if self._nvml is not None and not self._calls.hanging:
+                self._calls.run({_DRIVER: self._nvml.nvmlShutdown})
                 self._nvml = None
 
-    def _driver(self) -> tuple[Any, str | None]:
-        """NVML, initialised; or None and the reason."""
+    def _count(self) -> tuple[int, str | None]:
+        """How many GPUs the driver has; without a driver 0 and the reason. Raises ClusterUnavailableError."""
         if self._nvml is None:
             import pynvml  # noqa: PLC0415 -- not loaded for simulated GPUs
 
-            try:
-                pynvml.nvmlInit()
-            except pynvml.NVMLError as problem:
-                if getattr(problem, "value", None) in _no_driver(pynvml):
-                    return None, str(problem)
+            started = self._calls.run({_DRIVER: pynvml.nvmlInit}).get(_DRIVER, _NO_ANSWER)
+            if isinstance(started, pynvml.NVMLError) and started.value in _no_driver(pynvml):
+                return 0, str(started)
+            if isinstance(started, Exception):
                 raise ClusterUnavailableError(
-                    f"The NVIDIA driver does not answer: {problem}. Look at `nvidia-smi` and the kernel's log."
-                ) from problem
+                    f"The NVIDIA driver does not answer: {started}. Look at `nvidia-smi` and the kernel's log."
+                ) from started
             self._nvml = pynvml
-        return self._nvml, None
+        count = self._calls.run({_DRIVER: self._nvml.nvmlDeviceGetCount}).get(_DRIVER, _NO_ANSWER)
+        if isinstance(count, Exception):
+            raise _unlisted("its GPUs", count) from count
+        return int(count), None
 
-    def _cards(self, nvml: Any) -> tuple[GpuReport, ...]:
-        try:
-            return tuple(card for gpu in range(nvml.nvmlDeviceGetCount()) for card in self._cards_of(nvml, gpu))
-        except nvml.NVMLError as problem:
-            raise ClusterUnavailableError(
-                f"The NVIDIA driver could not list its GPUs: {problem}. Look at `nvidia-smi`."
-            ) from problem
+    def _cards(self, count: int) -> tuple[GpuReport, ...]:
+        """The GPUs, or their instances. One that does not answer changes no other."""
+        answers = self._of_each(count, self._card)
+        failed: dict[str, Exception] = {}
+        for gpu, answer in answers.items():
+            seen = self._seen.get(gpu, {})
+            found = dict.fromkeys(seen, answer) if isinstance(answer, Exception) else answer
+            if isinstance(answer, Exception):
+                failed[str(gpu)] = answer
+            cards: dict[int, GpuReport] = {}
+            for index, card in found.items():
+                if isinstance(card, GpuReport):
+                    cards[index] = card
+                    continue
+                failed[str(index)] = card
+                if index in seen:
+                    cards[index] = replace(seen[index], condition=GpuCondition.LOST)
+            self._seen[gpu] = cards
+        self._note(failed)
+        listed = tuple(card for gpu in range(count) for card in self._seen[gpu].values())
+        if failed and not listed:
+            problem = next(iter(failed.values()))
+            raise _unlisted("its GPUs", problem) from problem
+        return listed
 
-    def _cards_of(self, nvml: Any, gpu: int) -> tuple[GpuReport, ...]:
-        """A GPU of the driver, or its instances; what was seen of it before it was lost."""
-        try:
-            cards = tuple(self._card(nvml, index, handle) for index, handle in _handles(nvml, gpu).items())
-        except nvml.NVMLError as problem:
-            known = self._seen.get(gpu)
-            if problem.value != nvml.NVML_ERROR_GPU_IS_LOST or known is None:
-                raise
-            return tuple(replace(card, condition=GpuCondition.LOST) for card in known)
-        self._seen[gpu] = cards
-        return cards
+    def _of_each(self, count: int, ask: Callable[[int, Any], T]) -> dict[int, dict[int, T | Exception] | Exception]:
+        """What is asked of each GPU, or of its instances by index, side by side; or why there is no answer."""
+        calls = {gpu: partial(_asked, self._nvml, gpu, ask) for gpu in range(count)}
+        found = self._calls.run(calls)
+        return {gpu: found.get(gpu, _NO_ANSWER) for gpu in range(count)}
 
-    def _card(self, nvml: Any, index: int, handle: Any) -> GpuReport:
+    def _note(self, failed: dict[str, Exception]) -> None:
+        """Log which GPUs stopped or began to answer."""
+        for gpu, problem in failed.items():
+            if gpu not in self._silent:
+                _log.warning("a GPU does not answer", gpu=gpu, why=str(problem))
+        for gpu in self._silent - failed.keys():
+            _log.info("a GPU answers again", gpu=gpu)
+        self._silent = frozenset(failed)
+
+    def _card(self, index: int, handle: Any) -> GpuReport:
+        nvml = self._nvml
         product = _text(nvml.nvmlDeviceGetName(handle))
         report = GpuReport(
             index=index,
@@ -226,44 +263,63 @@ class LocalInventory:
         self._products[report.uuid] = product
         return report
 
-    def _read_links(self, nvml: Any, cards: int) -> Links | None:
+    def _read_links(self, count: int) -> Links | None:
         """The links between the GPUs, as the driver last reported them for this number of GPUs."""
-        try:
-            self._links = links_of(nvml, [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(cards)])
-        except nvml.NVMLError as problem:
-            if not self._links_missed:
-                _log.info("the driver reports no links between its GPUs", why=str(problem))
+        nvml = self._nvml
+        found = self._calls.run({_LINKS: lambda: links_of(nvml, _whole_gpus(nvml, count))}).get(_LINKS, _NO_ANSWER)
+        if not isinstance(found, Exception):
+            self._links = found
+        elif not self._links_missed:
+            _log.info("the driver reports no links between its GPUs", why=str(found))
             self._links_missed = True
-        return self._links if self._links is not None and len(self._links) == cards else None
+        return self._links if self._links is not None and len(self._links) == count else None
 
-    def _compute_processes(self, nvml: Any) -> dict[int, set[int]]:
+    def _compute_processes(self, count: int) -> dict[int, set[int]]:
+        """The indices that each process computes on; a GPU that is lost says nothing."""
         users: dict[int, set[int]] = {}
-        try:
-            for gpu in range(nvml.nvmlDeviceGetCount()):
-                for index, handle in _handles(nvml, gpu).items():
-                    for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle):
-                        users.setdefault(int(process.pid), set()).add(index)
-        except nvml.NVMLError as problem:
-            raise ClusterUnavailableError(
-                f"The NVIDIA driver could not list the processes on its GPUs: {problem}. Look at `nvidia-smi`."
-            ) from problem
+        for gpu, answer in self._of_each(count, self._processes).items():
+            seen = self._seen.get(gpu, {})
+            found = dict.fromkeys(seen, answer) if isinstance(answer, Exception) else answer
+            for index, pids in found.items():
+                if not isinstance(pids, Exception):
+                    for pid in pids:
+                        users.setdefault(pid, set()).add(index)
+                elif index in seen and seen[index].condition is not GpuCondition.LOST:
+                    raise _unlisted("the processes on its GPUs", pids) from pids
         return users
 
+    def _processes(self, _index: int, handle: Any) -> set[int]:
+        return {int(process.pid) for process in self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)}
 
-def _handles(nvml: Any, gpu: int) -> dict[int, Any]:
-    """A GPU, or its instances if it is in MIG mode, by the indices that they have with us.
 
-    Whatever becomes of the other GPUs, an instance has the same index: it is what the ledger knows of it. Raises
-    nvml.NVMLError, also if an instance does not answer.
+_NO_ANSWER = TimeoutError(f"no answer in {ANSWER_S:.0f} seconds")
+
+
+def _unlisted(what: str, problem: Exception) -> ClusterUnavailableError:
+    return ClusterUnavailableError(f"The NVIDIA driver could not list {what}: {problem}. Look at `nvidia-smi`.")
+
+
+def _whole_gpus(nvml: Any, count: int) -> list[Any]:
+    return [nvml.nvmlDeviceGetHandleByIndex(gpu) for gpu in range(count)]
+
+
+def _asked(nvml: Any, gpu: int, ask: Callable[[int, Any], T]) -> dict[int, T | Exception]:
+    """Ask a GPU, or each of its instances if it is in MIG mode, by the indices that they have with us.
+
+    Whatever becomes of the other GPUs, an instance has the same index: it is what the ledger knows of it. An instance
+    that does not answer has its error. Raises nvml.NVMLError.
     """
     handle = nvml.nvmlDeviceGetHandleByIndex(gpu)
     if not is_in_mig_mode(nvml, handle):
-        return {gpu: handle}
-    found = mig_instances(nvml, handle)
-    for instance in found.values():
-        if isinstance(instance, Exception):
-            raise instance
-    return {instance_index(gpu, number): instance for number, instance in found.items()}
+        return {gpu: ask(gpu, handle)}
+    found: dict[int, T | Exception] = {}
+    for number, instance in mig_instances(nvml, handle).items():
+        index = instance_index(gpu, number)
+        try:
+            found[index] = instance if isinstance(instance, Exception) else ask(index, instance)
+        except nvml.NVMLError as problem:
+            found[index] = problem
+    return found
 
 
 def _no_driver(nvml: Any) -> tuple[int, ...]:

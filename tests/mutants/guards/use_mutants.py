@@ -75,8 +75,8 @@ USE_OF_GPUS = (
         "a hanging driver gets another thread each time",
         "A GPU that hangs has one thread, and no other call until it returns",
         CALLS,
-        "if key not in self._hanging or not self._hanging[key].is_alive():",
-        "if True:",
+        "begun = [key for key in calls if key not in hanging]",
+        "begun = [*calls]",
         (f"{OF_SAMPLER}::test_a_gpu_that_hangs_has_no_sample_and_costs_one_thread",),
     ),
     Mutant(

@@ -24,12 +24,13 @@ class BoundedCalls(Generic[K]):
         """The results of the calls that returned in time, or the exceptions that they raised; blocks."""
         found: dict[K, T | Exception] = {}
         until = time.monotonic() + self._limit_s
-        for key, call in calls.items():
-            if key not in self._hanging or not self._hanging[key].is_alive():
-                thread = threading.Thread(target=_note, args=(found, key, call), name=f"driver-{key}", daemon=True)
-                thread.start()
-                self._hanging[key] = thread  # one that hangs since an earlier run notes nothing here
-        for key in calls:
+        hanging = self.hanging
+        begun = [key for key in calls if key not in hanging]
+        for key in begun:
+            thread = threading.Thread(target=_note, args=(found, key, calls[key]), name=f"driver-{key}", daemon=True)
+            thread.start()
+            self._hanging[key] = thread
+        for key in begun:  # nobody waits for one that hangs since an earlier run
             self._hanging[key].join(max(0.0, until - time.monotonic()))
         self._hanging = {key: thread for key, thread in self._hanging.items() if thread.is_alive()}
         return dict(found)

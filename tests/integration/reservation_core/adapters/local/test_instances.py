@@ -7,15 +7,17 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from reservation_core.adapters.clock import SystemClock
+from reservation_core.adapters.local import inventory as inventory_module
 from reservation_core.adapters.local.cluster import LocalCluster
 from reservation_core.adapters.local.inventory import LocalInventory, short_hostname
 from reservation_core.domain.cards.node_reports import GpuReport
 from reservation_core.ports.cluster import ClusterUnavailableError
 from tests.integration.cluster_behaviour import SpecMaker, log_of
 from tests.nvml.driver import Driver, build, in_place
-from tests.waiting import eventually
+from tests.waiting import eventually, eventually_sync
 
 GPU_IS_LOST, UNKNOWN = 15, 999
 PART = ("h100-mig-1g.10gb", 10 * 2**30)
@@ -42,6 +44,11 @@ def inventory(driver: Driver) -> Iterator[LocalInventory]:
 def listed(inventory: LocalInventory) -> tuple[GpuReport, ...]:
     (node,) = inventory.nodes()
     return node.gpus
+
+
+def hasty(monkeypatch: pytest.MonkeyPatch) -> LocalInventory:
+    monkeypatch.setattr(inventory_module, "ANSWER_S", 0.2)
+    return LocalInventory(None, "here")
 
 
 def test_instances_are_listed_in_place_of_their_gpu(inventory: LocalInventory) -> None:
@@ -80,11 +87,73 @@ def test_a_lost_gpu_takes_its_instances_with_it_and_no_other_number_moves(
     assert listed(inventory) == before
 
 
-def test_an_instance_that_does_not_answer_changes_no_number(inventory: LocalInventory, driver: Driver) -> None:
-    """As with a GPU: what the driver cannot say leaves everything as it was."""
+def test_an_instance_that_does_not_answer_is_lost_alone(inventory: LocalInventory, driver: Driver) -> None:
+    before = listed(inventory)
     driver.put_instance("instance_lost", 0, UNKNOWN)
+    with capture_logs() as logs:
+        for _ in range(2):
+            assert [(gpu.index, gpu.condition.value) for gpu in listed(inventory)] == [
+                (64, "lost"), (66, "usable"), (1, "usable"),
+            ]  # fmt: skip
+            assert {pod.gpu_indices for pod in inventory.foreign()} == {(66,), (1,), (1, 66)}
+        driver.put_instance("instance_lost", 0, 0)
+        assert listed(inventory) == before
+    assert [(entry["event"], entry["gpu"]) for entry in logs] == [
+        ("a GPU does not answer", "64"), ("a GPU answers again", "64"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("error", [GPU_IS_LOST, UNKNOWN])
+def test_what_never_answered_is_left_out_alone(inventory: LocalInventory, driver: Driver, error: int) -> None:
+    driver.put_instance("instance_lost", 0, error)
+    driver.put("lost", 1, error)
+    assert [gpu.index for gpu in listed(inventory)] == [66]
+    assert {pod.gpu_indices for pod in inventory.foreign()} == {(66,)}
+    driver.put_instance("instance_lost", 0, 0)
+    driver.put("lost", 1, 0)
+    assert [gpu.index for gpu in listed(inventory)] == [64, 66, 1]
+
+
+def test_without_any_gpu_that_answers_nothing_is_known(inventory: LocalInventory, driver: Driver) -> None:
+    driver.put("lost", 0, UNKNOWN)
+    driver.put("lost", 1, UNKNOWN)
     with pytest.raises(ClusterUnavailableError, match="could not list its GPUs"):
         inventory.nodes()
+
+
+def test_a_gpu_that_hangs_is_lost_alone_and_hangs_nobody(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    inventory = hasty(monkeypatch)
+    before = listed(inventory)
+    driver.hang(1)
+    for _ in range(2):
+        assert [gpu.condition.value for gpu in listed(inventory)] == ["usable", "usable", "lost"]
+        assert {pod.gpu_indices for pod in inventory.foreign()} == {(64,), (66,), (64, 66)}
+    inventory.close()  # waits for nothing
+    assert driver.get("initialised") == 1
+    driver.hang(1, 0)
+    eventually_sync(lambda: listed(inventory) == before)
+    inventory.close()
+    assert driver.get("initialised") == 0
+
+
+def test_a_driver_that_hangs_hangs_nobody(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    inventory = hasty(monkeypatch)
+    driver.set("driver_hangs", 1)
+    for _ in range(2):
+        with pytest.raises(ClusterUnavailableError, match="no answer in"):
+            inventory.nodes()
+        with pytest.raises(ClusterUnavailableError, match="no answer in"):
+            inventory.foreign()
+    driver.set("driver_hangs", 0)
+
+    def answers() -> bool:
+        try:
+            return len(listed(inventory)) == 3
+        except ClusterUnavailableError:
+            return False
+
+    eventually_sync(answers)
+    inventory.close()
 
 
 def test_foreign_processes_are_told_at_the_instances_that_they_use(inventory: LocalInventory) -> None:
