@@ -4,6 +4,7 @@ The API server says which pod is the agent of which node, so an agent speaks of 
 """
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -21,9 +22,12 @@ from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.domain.gpu_use.samples import GpuSample
 from reservation_core.ports.cluster import ClusterUnavailableError
 
+LOOK_HEADER = "Gpu-Dev-Look"
+"""Has the number of a look, which the next question confirms."""
 ANSWER_S = 5.0
 """How long one look waits for the agents, which wait 3 s for their drivers."""
 _PATH = "/samples"
+_LOOK = re.compile(r"[0-9]{1,18}")
 _AGENTS = {"labelSelector": "app.kubernetes.io/name=node-agent", "fieldSelector": "status.phase=Running"}
 _LIST_EVERY_S = 60.0
 _LIST_AGAIN_S = 5.0
@@ -36,7 +40,10 @@ _decoder = msgspec.json.Decoder(Annotated[list[GpuSample], msgspec.Meta(max_leng
 
 
 class AgentSamples:
-    """Asks the agents at `port` in a namespace, all at once. A node whose agent does not answer has no samples."""
+    """Asks the agents at `port` in a namespace, all at once. A node whose agent does not answer has no samples.
+
+    Each agent is told which of its answers arrived last: it repeats the Xid errors of those that did not.
+    """
 
     def __init__(self, transport: Transport, namespace: str, port: int) -> None:
         self._transport = transport
@@ -46,6 +53,7 @@ class AgentSamples:
         self._agents: Mapping[str, str] = {}
         self._list_at = 0.0
         self._silent: frozenset[str] = frozenset()
+        self._arrived: dict[str, str] = {}
 
     async def look(self, at: datetime) -> Sequence[GpuSample]:
         """See `ports.gpu_use`. Agents are listed once a minute; without an answer, those of the last list are asked."""
@@ -74,21 +82,28 @@ class AgentSamples:
             _log.warning("the node agents could not be listed", why=str(problem))
         else:
             self._agents = dict(agents)
+            self._arrived = {node: look for node, look in self._arrived.items() if node in self._agents}
             self._list_at = now + _LIST_EVERY_S
 
     async def _ask(self, node: str, host: str, at: datetime) -> list[GpuSample] | None:
         """The samples of a node, as of `at`; None without a good answer."""
+        query = {"after": self._arrived[node]} if node in self._arrived else {}
+        address = f"http://{host}:{self._port}{_PATH}"
         try:
-            async with self._opened().get(f"http://{host}:{self._port}{_PATH}", allow_redirects=False) as answer:
+            async with self._opened().get(address, params=query, allow_redirects=False) as answer:
                 answer.raise_for_status()
                 body = bytearray()
                 async for chunk in answer.content.iter_any():
                     body += chunk
                     if len(body) > _MOST_BYTES:
                         return None
-            return [replace(sample, at=at, node=node) for sample in _decoder.decode(body)]
+                look = answer.headers.get(LOOK_HEADER, "")
+            samples = [replace(sample, at=at, node=node) for sample in _decoder.decode(body)]
         except (aiohttp.ClientError, TimeoutError, msgspec.MsgspecError, ValueError, RecursionError):
             return None  # whatever an agent answers: the others are not concerned
+        if _LOOK.fullmatch(look):
+            self._arrived[node] = look
+        return samples
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:

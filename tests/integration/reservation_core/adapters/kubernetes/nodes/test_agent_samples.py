@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from fastapi.responses import Response
+from starlette.middleware.base import RequestResponseEndpoint
+from starlette.requests import Request
 from structlog.testing import capture_logs
 
 from reservation_core.adapters.clock import SystemClock
@@ -125,6 +128,32 @@ async def test_an_agent_without_a_good_answer_has_no_samples_and_the_log_says_so
         for _ in range(2):
             assert [sample.uuid for sample in await agents.samples.look(LATER)] == ["GPU-a0"]
     assert [(line["event"], line["nodes"]) for line in logs] == [("node agents do not answer with samples", ["node-b"])]
+
+
+class Failing(Seen):
+    """A driver that reports an Xid error once, at the second look."""
+
+    async def look(self, at: datetime) -> Sequence[GpuSample]:
+        found = await super().look(at)
+        return [replace(sample, xid=79) for sample in found] if self.looks == 2 else found
+
+
+async def test_an_xid_error_whose_answer_is_lost_comes_with_the_next(
+    agents: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sample_server, "_LASTS_S", 0.0)
+    app, questions = create_app(Failing("GPU-a0"), SystemClock()), 0
+
+    @app.middleware("http")
+    async def lose(request: Request, answer: RequestResponseEndpoint) -> Response:
+        nonlocal questions
+        questions += 1
+        found = await answer(request)
+        return Response(b"lost", 502) if questions == 2 else found
+
+    await agents.add("node-a", "127.0.0.2", app)
+    found = [[sample.xid for sample in await agents.samples.look(LATER)] for _ in range(4)]
+    assert found == [[None], [], [79], [None]]
 
 
 async def test_an_agent_that_hangs_delays_a_look_by_its_limit_alone(

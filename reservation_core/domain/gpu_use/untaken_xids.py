@@ -1,0 +1,47 @@
+"""Xid errors that the processor may not have yet: the driver reports each of them once, and an answer may be lost."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from reservation_core.domain.gpu_use.gpu_errors import worse_xid
+from reservation_core.domain.gpu_use.samples import GpuSample
+
+_MOST = 256
+
+
+class UntakenXids:
+    """An agent's last look, and the Xid errors of looks before it until the asker confirms that it has them.
+
+    Looks are counted from `first`, another number in each run of an agent: an asker then confirms nothing of this run
+    that it has from another one. An asker that confirms nothing gets the errors of the last look alone: errors of
+    earlier looks may be stored already, by the leader before.
+    """
+
+    def __init__(self, first: int) -> None:
+        self._first = self._look = first
+        self._samples: Sequence[GpuSample] = ()
+        self._xids: list[tuple[int, str, int]] = []
+
+    @property
+    def look(self) -> int:
+        """The number of the last look."""
+        return self._look
+
+    def add(self, samples: Sequence[GpuSample]) -> None:
+        """Note a look. Errors of GPUs that have no sample in it wait for one."""
+        self._look += 1
+        self._samples = samples
+        seen = {sample.uuid for sample in samples}
+        waiting = [(at if uuid in seen else self._look + 1, uuid, xid) for at, uuid, xid in self._xids]
+        found = [(self._look, sample.uuid, sample.xid) for sample in samples if sample.xid is not None]
+        self._xids = [*waiting, *found][-_MOST:]
+
+    def after(self, look: int | None) -> Sequence[GpuSample]:
+        """The samples of the last look, with the errors since a look whose answer has arrived."""
+        if look is None or not self._first <= look <= self._look:
+            return self._samples
+        self._xids = [found for found in self._xids if found[0] > look]
+        worst: dict[str, int] = {}
+        for _, uuid, xid in self._xids:
+            worst[uuid] = worse_xid(worst.get(uuid), xid)
+        return [replace(sample, xid=worst.get(sample.uuid)) for sample in self._samples]

@@ -1,0 +1,75 @@
+"""Xid errors between an agent and the processor, whichever answers are lost."""
+
+import random
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import pytest
+
+from reservation_core.domain.gpu_use.samples import GpuSample
+from reservation_core.domain.gpu_use.untaken_xids import UntakenXids
+
+AT = datetime(2030, 1, 1, tzinfo=UTC)
+FIRST = 1000
+
+
+def seen(*xids: int | None) -> list[GpuSample]:
+    return [GpuSample(f"GPU-{index}", AT, 0.5, xid=xid) for index, xid in enumerate(xids)]
+
+
+def told(samples: Sequence[GpuSample]) -> list[int | None]:
+    return [sample.xid for sample in samples]
+
+
+def test_an_error_is_repeated_until_its_answer_is_confirmed() -> None:
+    agent = UntakenXids(FIRST)
+    agent.add(seen(None))
+    arrived = agent.look
+    agent.add(seen(79))
+    assert told(agent.after(arrived)) == [79]  # this answer is lost
+    agent.add(seen(None))
+    assert told(agent.after(arrived)) == [79]
+    arrived = agent.look
+    agent.add(seen(None))
+    assert told(agent.after(arrived)) == [None]
+
+
+@pytest.mark.parametrize("after", [None, FIRST - 1, FIRST + 3])
+def test_an_asker_that_confirms_nothing_has_the_last_look_alone(after: int | None) -> None:
+    """As another leader may have stored the errors before."""
+    agent = UntakenXids(FIRST)
+    agent.add(seen(79))
+    agent.add(seen(None))
+    assert told(agent.after(after)) == [None]
+    assert told(agent.after(FIRST)) == [79]
+
+
+def test_an_error_waits_for_a_sample_of_its_gpu() -> None:
+    agent = UntakenXids(FIRST)
+    agent.add(seen(None, 79))
+    agent.add(seen(None))
+    assert told(agent.after(FIRST)) == [None]
+    arrived = agent.look
+    agent.add(seen(None, None))
+    assert told(agent.after(arrived)) == [None, 79]
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_each_error_arrives_once(seed: int) -> None:
+    chance = random.Random(seed)
+    agent, arrived, sent, found = UntakenXids(FIRST), FIRST, [], []
+    for look in range(40):
+        xid = 100 + look if chance.random() < 0.3 else None
+        agent.add(seen(xid))
+        sent += [] if xid is None else [xid]
+        if chance.random() < 0.3:
+            agent.after(None)  # somebody else looks
+        answer = told(agent.after(arrived))
+        if chance.random() < 0.6:
+            found += answer
+            arrived = agent.look
+    known = [xid for xid in found if xid is not None]
+    assert len(known) == len(set(known))
+    # Of several errors since the last answer the newest one is in a sample.
+    assert set(known) <= set(sent)
+    assert bool(known) == bool([xid for xid in sent if xid <= 100 + arrived - FIRST - 1])
