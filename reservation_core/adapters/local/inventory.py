@@ -237,7 +237,7 @@ class LocalInventory:
         return listed
 
     def _of_each(self, count: int, ask: Callable[[int, Any], T]) -> dict[int, dict[int, T | Exception] | Exception]:
-        """What is asked of each GPU, or of its instances by index, side by side; or why there is no answer."""
+        """Ask each GPU, or its instances by index, side by side; a GPU that does not answer has its error."""
         calls = {gpu: partial(_asked, self._nvml, gpu, ask) for gpu in range(count)}
         found = self._calls.run(calls)
         return {gpu: found.get(gpu, _NO_ANSWER) for gpu in range(count)}
