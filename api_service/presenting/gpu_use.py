@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from api_service.access.sight import Sight
+from api_service.requests.csv_answers import table
 from reservation_core.contracts.nodes import GpuNowOut, GpuUseOut, Holder, JobUseOut, UseLevel, UseOut, UsePointOut
 from reservation_core.domain.gpu_use.job_use import JobUse
 from reservation_core.domain.gpu_use.roll_ups import Level, UsePoint
+from reservation_core.domain.time_words import rfc3339
 from reservation_core.ports.gpu_use import GpuUseNow, HeldGpu
 
 
@@ -65,6 +67,31 @@ def use_now(gpu: GpuUseNow, sight: Sight) -> GpuNowOut:
         xid=gpu.xid,
         processes=sample and sample.processes,
     )
+
+
+def use_csv(found: UseOut) -> str:
+    """A line for each GPU and step that has samples; what they do not say is empty."""
+    levels = ("utilisation", "memory_bytes", "power_w", "temperature_c")
+    counts = ("ecc_uncorrected", "xid", "processes")
+    header = [f"{level}_{which}" for level in levels for which in ("mean", "max")]
+    lines = (
+        [
+            *(gpu.node, gpu.index, gpu.uuid, gpu.gpu_type, rfc3339(point.at), point.samples),
+            *(value for level in levels for value in _mean_and_max(getattr(point, level))),
+            *(getattr(point, count) for count in counts),
+        ]
+        for gpu in found.gpus
+        for point in gpu.points
+    )
+    return table(["node", "gpu", "uuid", "gpu_type", "at", "samples", *header, *counts], lines)
+
+
+def _mean_and_max(level: UseLevel | None) -> tuple[float | None, float | None]:
+    return (None, None) if level is None else (_plain(level.mean), _plain(level.max))
+
+
+def _plain(value: float) -> float:
+    return int(value) if value.is_integer() else value
 
 
 def _summary(summary: JobUse) -> JobUseOut:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, NamedTuple
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
@@ -12,6 +12,7 @@ from api_service.access.sight import Sight, sight_of
 from api_service.documents import problems
 from api_service.presenting import gpu_use
 from api_service.problems import ProblemError
+from api_service.requests.csv_answers import FORMAT_HELP, OR_CSV, AnswerFormat, csv_answer, wants_csv
 from api_service.requests.pagination import PageQuery, decode, encode
 from api_service.routes.bookings.availability import QueryDuration
 from api_service.routes.jobs.jobs import JobId
@@ -50,10 +51,18 @@ class UseQuery(BaseModel):
             "has these. By default about 400 steps."
         ),
     ] = None
+    format: Annotated[AnswerFormat | None, Field(description=FORMAT_HELP)] = None
 
 
-@router.get("/jobs/{job_id}/metrics", response_model=UseOut, summary="Use of a job's GPUs", responses=problems(404))
-async def get_job_use(services: Served, caller: Caller, job_id: JobId, query: Annotated[UseQuery, Query()]) -> Response:
+@router.get(
+    "/jobs/{job_id}/metrics",
+    response_model=UseOut,
+    summary="Use of a job's GPUs",
+    responses=OR_CSV | problems(404),
+)
+async def get_job_use(
+    request: Request, services: Served, caller: Caller, job_id: JobId, query: Annotated[UseQuery, Query()]
+) -> Response:
     """Utilisation, memory, power, temperature and errors of the GPUs that the job has or had, while it had them."""
     now = services.runtime.clock.now()
 
@@ -67,12 +76,14 @@ async def get_job_use(services: Served, caller: Caller, job_id: JobId, query: An
         summary = sum_up_use(gpus, points, held_within(held, asked.start, asked.end), every)
         return gpu_use.use(asked.found, asked.start, asked.end, asked.step, summary)
 
-    return _answer(await services.reads(read))
+    return _answer(await services.reads(read), wants_csv(request, query.format))
 
 
-@router.get("/nodes/{node}/metrics", response_model=UseOut, summary="Use of a node's GPUs", responses=problems(404))
+@router.get(
+    "/nodes/{node}/metrics", response_model=UseOut, summary="Use of a node's GPUs", responses=OR_CSV | problems(404)
+)
 async def get_node_use(
-    services: Served, _caller: Caller, node: NodeName, query: Annotated[UseQuery, Query()]
+    request: Request, services: Served, _caller: Caller, node: NodeName, query: Annotated[UseQuery, Query()]
 ) -> Response:
     """The same for all GPUs of a node, whoever had them."""
     now = services.runtime.clock.now()
@@ -84,7 +95,7 @@ async def get_node_use(
         asked = await _points(uow, held, query, start, known, now)
         return gpu_use.use(asked.found, asked.start, asked.end, asked.step)
 
-    return _answer(await services.reads(read))
+    return _answer(await services.reads(read), wants_csv(request, query.format))
 
 
 @router.get("/gpus/use", response_model=Page[GpuNowOut], summary="Use of all GPUs now", responses=problems(400))
@@ -142,5 +153,7 @@ async def _points(
     return _Asked(await read_points(uow, held, start, end, step), start, end, step)
 
 
-def _answer(found: UseOut) -> Response:
+def _answer(found: UseOut, as_csv: bool) -> Response:
+    if as_csv:
+        return csv_answer(gpu_use.use_csv(found))
     return Response(found.model_dump_json(), media_type="application/json")

@@ -1,7 +1,7 @@
 """Usage: how many GPU-hours were held, used, idle and wasted."""
 
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from pydantic import Field
@@ -10,6 +10,7 @@ from starlette.responses import Response
 from api_service.documents import problems
 from api_service.presenting import policy
 from api_service.problems import ProblemError
+from api_service.requests.csv_answers import FORMAT_HELP, OR_CSV, AnswerFormat, csv_answer, wants_csv
 from api_service.requests.pagination import PageQuery, decode, encode
 from api_service.routes.bookings.availability import QueryDuration
 from api_service.services import Caller, Served, Services
@@ -28,8 +29,6 @@ _MOST_FIGURES = 40_000
 """The most figures on a page: lines times steps."""
 _A_WEEK = timedelta(days=7)
 _LIST = "usage"
-_CSV = "text/csv"
-_OR_CSV: dict[int | str, dict[str, Any]] = {200: {"content": {_CSV: {"schema": {"type": "string"}}}}}
 
 
 class UsageQuery(PageQuery):
@@ -42,16 +41,14 @@ class UsageQuery(PageQuery):
         QueryDuration | None,
         Field(description=f"Figures over time, in steps of this length; at most {MOST_STEPS} steps."),
     ] = None
-    format: Annotated[
-        Literal["json", "csv"] | None, Field(description="By default what the Accept header asks for, else JSON.")
-    ] = None
+    format: Annotated[AnswerFormat | None, Field(description=FORMAT_HELP)] = None
 
 
 @router.get(
     "",
     response_model=UsageOut | UsageSeriesOut,
     summary="GPU-hours held, used, idle and wasted",
-    responses=_OR_CSV | problems(400),
+    responses=OR_CSV | problems(400),
 )
 async def get_usage(
     request: Request, services: Served, caller: Caller, query: Annotated[UsageQuery, Query()]
@@ -72,8 +69,8 @@ async def get_usage(
         return report, await usage.used_gpus(uow, caller, query.by, start, end, now)
 
     report, used = await services.reads(read)
-    if query.format == "csv" or (query.format is None and _wants_csv(request)):
-        return Response(policy.usage_csv(query.by, report.lines, used), media_type=f"{_CSV}; charset=utf-8")
+    if wants_csv(request, query.format):
+        return csv_answer(policy.usage_csv(query.by, report.lines, used))
     # A line without a key comes last, after every name.
     rest = [line for line in report.lines if after is None or line.key is None or line.key > str(after[0])]
     page = rest[: query.limit]
@@ -87,10 +84,6 @@ async def get_usage(
         next_cursor=encode(_LIST, (last,)) if last is not None and len(rest) > query.limit else None,
     )
     return Response(shown.model_dump_json(), media_type="application/json")
-
-
-def _wants_csv(request: Request) -> bool:
-    return any(part.split(";")[0].strip().lower() == _CSV for part in request.headers.get("accept", "").split(","))
 
 
 async def _series(

@@ -1,5 +1,6 @@
 """The use of GPUs over REST: of a job while it had them, of a node, in steps within bounds."""
 
+import csv
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -243,3 +244,23 @@ async def test_usage_says_how_busy_gpus_were_and_no_data_is_not_zero(
     assert csv.text.splitlines()[0].endswith(",utilised,memory_peak")
     assert csv.text.splitlines()[1].endswith(f",0.5000,{2**30}")
     assert csv.text.splitlines()[2].endswith(",,")
+
+
+async def test_the_same_as_csv(runtime: Runtime, alice: httpx.AsyncClient, now: datetime) -> None:
+    start = now - 10 * MINUTE
+    sample = GpuSample("GPU-a-0", start, 0.5, 2**30, None, 400.0, 60, 3, 79, ())
+    await store_samples(runtime.uow, [sample, GpuSample("GPU-a-0", start + MINUTE)])
+    job = (await submitted(alice))["id"]
+    await had(runtime, job, 0, now - HOUR, now + HOUR, over=False)
+    for path in (f"/v1/jobs/{job}", "/v1/nodes/a"):
+        for query, headers in (({"format": "csv"}, {}), ({}, {"Accept": "text/csv"})):
+            answer = await alice.get(f"{path}/metrics", params={**query, "step": "10"}, headers=headers)
+            assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+            table = csv.DictReader(answer.text.splitlines())
+            first, second = table
+            assert list(table.fieldnames or ())[:6] == ["node", "gpu", "uuid", "gpu_type", "at", "samples"]
+            assert (first["node"], first["gpu"], first["uuid"], first["samples"]) == ("a", "0", "GPU-a-0", "1")
+            assert (first["utilisation_mean"], first["memory_bytes_max"], first["xid"]) == ("0.5", str(2**30), "79")
+            assert datetime.fromisoformat(first["at"]) <= start
+            assert (second["utilisation_mean"], second["xid"], second["ecc_uncorrected"]) == ("", "", "")
+    assert (await alice.get("/v1/nodes/a/metrics", params={"format": "xml"})).status_code == 422
