@@ -18,7 +18,7 @@ from api_service.web.routes import (
 )
 from api_service.web.routes.admin import audit, maintenance, nodes, overview, policy, projects, queues, tokens, users
 from api_service.web.routes.disks import disk_copies, own_disks
-from api_service.web.routes.reports import simulate, usage
+from api_service.web.routes.reports import node_use, simulate, usage
 from api_service.web.routes.sessions import apps, own_secrets, sharing, ssh_keys, terminal
 from api_service.web.routing import SocketRoute, WebRoute
 
@@ -27,6 +27,7 @@ WEB_ROUTES: tuple[WebRoute, ...] = (
     *sign_in_elsewhere.ROUTES,
     *live_stream.ROUTES,
     *now.ROUTES,
+    *node_use.ROUTES,
     *queue.ROUTES,
     *submit.ROUTES,
     *selected_jobs.ROUTES,

@@ -4,11 +4,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from starlette.responses import Response
+
 from api_service.web.visit import Visit
 from reservation_core.contracts.jobs import Job
 from reservation_core.contracts.nodes import GpuUseOut, JobUseOut, UseLevel, UseOut, UsePointOut
 from reservation_core.domain.gpu_use.figures import error_figures, memory_figure
 from reservation_core.domain.gpu_use.job_use import use_words
+from reservation_core.domain.time_words import rfc3339
 
 MOST_GPUS = 32
 
@@ -42,6 +45,27 @@ class UseGraphs:
 async def read_use(visit: Visit, job: Job) -> UseGraphs:
     """The use of a job's GPUs while it had them."""
     return graphs_of(await visit.rest.get(UseOut, f"/v1/jobs/{job.id}/metrics"))
+
+
+async def read_node_use(visit: Visit, node: str, last: timedelta) -> UseGraphs:
+    """The use of a node's GPUs in the time until now."""
+    return graphs_of(await visit.rest.get(UseOut, f"/v1/nodes/{visit.encoded(node)}/metrics", _since(visit, last)))
+
+
+async def use_file(visit: Visit, path: str, name: str, last: timedelta | None = None) -> Response:
+    """The same as CSV, of a job or a node by its address in REST."""
+    query = {"format": "csv"} | ({} if last is None else _since(visit, last))
+    answer = await visit.rest.send("GET", f"{path}/metrics", query=query)
+    headers = {
+        "Content-Disposition": f'attachment; filename="use-{name}.csv"',
+        "Cache-Control": "no-store",
+        "X-Content-Type-Options": "nosniff",
+    }
+    return Response(answer.body, media_type="text/csv", headers=headers)
+
+
+def _since(visit: Visit, last: timedelta) -> dict[str, str]:
+    return {"from": rfc3339(visit.now - last)}
 
 
 def graphs_of(found: UseOut) -> UseGraphs:

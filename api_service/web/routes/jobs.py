@@ -11,7 +11,7 @@ from api_service.web.finding.list_order import Column, read_choice
 from api_service.web.jobs.array_elements import read_elements
 from api_service.web.jobs.job_life import LifeStep, life_of
 from api_service.web.jobs.job_losses import what_running_loses, what_waiting_loses
-from api_service.web.jobs.use_graph import read_use
+from api_service.web.jobs.use_graph import read_use, use_file
 from api_service.web.jobs.waiting_picture import read_why_waiting
 from api_service.web.listing import read_list
 from api_service.web.live import USE
@@ -111,7 +111,13 @@ async def job_ports(visit: Visit) -> Response:
 async def job_use(visit: Visit) -> Response:
     """The part that shows how the GPUs are used."""
     job = await visit.rest.get(Job, f"/v1/jobs/{visit.path('job_id')}")
-    return visit.part("_job_use.html", job=job, use=await read_use(visit, job))
+    return visit.part("_job_use.html", use_file=f"/jobs/{job.id}/use.csv", use=await read_use(visit, job))
+
+
+async def job_use_file(visit: Visit) -> Response:
+    """The same as CSV."""
+    job = await visit.rest.get(Job, f"/v1/jobs/{visit.path('job_id')}")
+    return await use_file(visit, f"/v1/jobs/{job.id}", job.id)
 
 
 async def job_elements(visit: Visit) -> Response:
@@ -275,6 +281,7 @@ ROUTES = (
     WebRoute("GET", "/jobs/{job_id}/connections", job_connections),
     WebRoute("GET", "/jobs/{job_id}/ports", job_ports),
     WebRoute("GET", "/jobs/{job_id}/use", job_use),
+    WebRoute("GET", "/jobs/{job_id}/use.csv", job_use_file),
     WebRoute("GET", "/jobs/{job_id}/elements", job_elements),
     WebRoute("GET", "/jobs/{job_id}/cancel", confirm_cancel),
     WebRoute("POST", "/jobs/{job_id}/cancel", cancel),

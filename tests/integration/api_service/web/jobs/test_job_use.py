@@ -56,6 +56,9 @@ async def test_a_graph_of_each_gpu(runtime: Runtime, browsing: SignedIn, job: st
         assert page.count('aria-labelledby="use-title"') == path.count("/jobs/") - path.count("/use")
         assert page.count("<polygon") == 2  # between the samples there is a gap
     assert f'hx-get="/jobs/{job}/use"' in await browser.get(f"/jobs/{job}")
+    for path in (f"/jobs/{job}", f"/jobs/{job}/use"):
+        assert f'href="/jobs/{job}/use.csv"' in await browser.get(path)
+    assert (await browser.client.get(f"/jobs/{job}/use.csv")).text.count("GPU-a-0") == len(samples)
 
 
 async def test_without_samples_the_page_says_so(browsing: SignedIn, job: str) -> None:

@@ -1,0 +1,56 @@
+"""How the GPUs of a node were used."""
+
+from datetime import timedelta
+
+from starlette.responses import Response
+
+from api_service.problems import ProblemError
+from api_service.web.jobs.use_graph import read_node_use, use_file
+from api_service.web.routing import WebRoute
+from api_service.web.visit import Visit
+
+_LENGTHS = {
+    "hour": ("hour", timedelta(hours=1)),
+    "day": ("day", timedelta(days=1)),
+    "week": ("week", timedelta(days=7)),
+    "month": ("30 days", timedelta(days=30)),
+}
+_USUAL = "hour"
+
+
+async def node_page(visit: Visit) -> Response:
+    """Show the use of each GPU of a node over the last `?last=`, whoever had it."""
+    node, last = visit.path("node"), _chosen(visit)
+    address = f"/nodes/{visit.encoded(node)}"
+    return visit.page(
+        "node.html",
+        title=node,
+        live="use",
+        node=node,
+        use=await read_node_use(visit, node, _LENGTHS[last][1]),
+        address=f"{address}?last={last}",
+        use_file=f"{address}/use.csv?last={last}",
+        lengths=[(name, words) for name, (words, _) in _LENGTHS.items()],
+        last=last,
+    )
+
+
+async def node_file(visit: Visit) -> Response:
+    """The same as CSV."""
+    node, last = visit.path("node"), _chosen(visit)
+    name = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "_" for letter in node)
+    return await use_file(visit, f"/v1/nodes/{visit.encoded(node)}", f"{name}-{last}", _LENGTHS[last][1])
+
+
+def _chosen(visit: Visit) -> str:
+    """The chosen time. Raises ProblemError (422)."""
+    last = visit.query("last") or _USUAL
+    if last not in _LENGTHS:
+        raise ProblemError(422, "invalid_request", "Choose a time from the list of the page.")
+    return last
+
+
+ROUTES = (
+    WebRoute("GET", "/nodes/{node}", node_page),
+    WebRoute("GET", "/nodes/{node}/use.csv", node_file),
+)
