@@ -2,12 +2,14 @@
 
 -- name: gpus_of_uuids
 -- The GPUs with these UUIDs, as lists; of a GPU that moved to another index the place where it is comes last. Where a node
--- is named, the GPU counts only there.
-SELECT array_agg(u.uuid ORDER BY g.condition = 'lost' DESC, g.updated_at) AS uuids,
-       array_agg(u.node ORDER BY g.condition = 'lost' DESC, g.updated_at) AS nodes,
-       array_agg(CAST(g.id AS integer) ORDER BY g.condition = 'lost' DESC, g.updated_at) AS ids
-FROM unnest(CAST(:uuids AS text[]), CAST(:nodes AS text[])) AS u (uuid, node)
-JOIN gpus g ON g.uuid = u.uuid JOIN nodes n ON n.id = g.node_id AND n.name = coalesce(u.node, n.name);
+-- is named, the GPU counts only there. Nodes are joined last: a prepared plan expects ten UUIDs, and would pair each with each node.
+WITH found AS MATERIALIZED (
+    SELECT u.uuid, u.node, g.id, g.node_id, g.condition, g.updated_at
+    FROM unnest(CAST(:uuids AS text[]), CAST(:nodes AS text[])) AS u (uuid, node) JOIN gpus g ON g.uuid = u.uuid)
+SELECT array_agg(f.uuid ORDER BY f.condition = 'lost' DESC, f.updated_at) AS uuids,
+       array_agg(f.node ORDER BY f.condition = 'lost' DESC, f.updated_at) AS nodes,
+       array_agg(CAST(f.id AS integer) ORDER BY f.condition = 'lost' DESC, f.updated_at) AS ids
+FROM found f JOIN nodes n ON n.id = f.node_id AND n.name = coalesce(f.node, n.name);
 
 -- name: lock_gpu_use
 -- Until when roll-ups are made; nobody else stores samples or rolls up until the transaction ends. Its commit does not

@@ -18,6 +18,7 @@ from reservation_core.ports.history.retention import LockTimeoutError
 from reservation_core.usecases.gpu_use import keep_use as keeping
 from reservation_core.usecases.gpu_use.keep_use import keep_use
 from reservation_core.usecases.gpu_use.store_samples import store_samples
+from tests.database.sql import sql
 
 TEN, MINUTE, HOUR, DAY = timedelta(seconds=10), timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 NOW = datetime.now(UTC)
@@ -49,6 +50,25 @@ async def read(uow: UnitOfWorkFactory, gpu: int, start: datetime, end: datetime,
         spans = spans_of(start, end, step, await work.gpu_use.rolled())
         found = await work.gpu_use.points([(gpu, span) for span in spans], step)
     return roll_up(found.get(gpu, []), step)
+
+
+async def test_looking_up_a_fleet_is_quick_also_by_a_prepared_plan(uow: UnitOfWorkFactory, seed: Any) -> None:
+    """From the sixth time on PostgreSQL may use a plan for ten GPUs."""
+    await seed.run(
+        "INSERT INTO nodes (name, ready, schedulable, last_seen_at) "
+        "SELECT 'fleet-' || n, true, true, now() FROM generate_series(1, 800) n"
+    )
+    await seed.run(
+        "INSERT INTO gpus (node_id, index, gpu_type, uuid, updated_at) "
+        "SELECT n.id, i, 'h100', 'GPU-' || n.name || '-' || i, now() FROM nodes n, generate_series(0, 7) i"
+    )
+    await seed.run("ANALYZE nodes")
+    await seed.run("ANALYZE gpus")
+    gpus = {(f"GPU-fleet-{number}-{index}", None) for number in range(1, 801) for index in range(8)}
+    async with uow() as work:
+        await sql(work, "SET LOCAL plan_cache_mode = force_generic_plan")
+        await sql(work, "SET LOCAL statement_timeout = '3s'")
+        assert (await work.gpu_use.gpu_ids(gpus)).keys() == gpus
 
 
 async def test_a_sample_is_read_as_it_was_stored(uow: UnitOfWorkFactory, gpu: int) -> None:
