@@ -14,7 +14,8 @@ NO_PAGES = {
     "/jobs/{job_id}/state", "/jobs/{job_id}/connections", "/jobs/{job_id}/ports",
     "/jobs/{job_id}/terminal", "/jobs/{job_id}/log", "/jobs/{job_id}/log.txt",
     "/jobs/{job_id}/log/part", "/jobs/{job_id}/log/matches", "/calendar/events", "/calendar/bookings",
-    "/calendar/check", "/calendar/feed", "/usage.csv", "/jobs/{job_id}/use.csv", "/nodes/{node}/use.csv", "/admin/policy/choose",
+    "/calendar/check", "/calendar/feed", "/usage.csv", "/admin/policy/choose",
+    "/jobs/{job_id}/use.csv", "/nodes/{node}/use.csv",
 }  # fmt: skip
 """Parts of pages, data, and addresses that lead elsewhere."""
 MORE_PAGES = (
