@@ -120,12 +120,16 @@ def usage_csv(by: UsageBy, lines: Sequence[UsageLine], used: Mapping[str | None,
     return text.getvalue()
 
 
-def usage_steps(key: str | None, times: Sequence[GpuTime]) -> UsageSeriesLineOut:
+def usage_steps(
+    key: str | None, times: Sequence[GpuTime], used: Mapping[tuple[str | None, int], UsedGpus]
+) -> UsageSeriesLineOut:
+    busy = [used.get((key, step), NOT_SAMPLED).utilised for step in range(len(times))]
     return UsageSeriesLineOut(
         key=key,
         held_gpu_hours=[_hours(time.held) for time in times],
         used_gpu_hours=[_hours(time.used) for time in times],
         wasted_gpu_hours=[_hours(time.wasted) for time in times],
+        utilised=[None if part is None else round(part, 4) for part in busy],
     )
 
 

@@ -18,12 +18,16 @@ _LEAST = 0.08
 
 @dataclass(frozen=True, slots=True)
 class PlotColumn:
-    """One step, from `x` and `width` wide: held hours up to `held_y`, used hours of them up to `used_y`."""
+    """One step, from `x` and `width` wide: held hours up to `held_y`, used hours of them up to `used_y`.
+
+    Of these GPUs were busy for the hours up to `busy_y`; None: nobody says.
+    """
 
     x: float
     width: float
     held_y: float
     used_y: float
+    busy_y: float | None
     words: str
 
 
@@ -46,8 +50,10 @@ class ColumnPlot:
     height: int = HEIGHT
 
 
-def column_plot(held: Sequence[float], used: Sequence[float], labels: Sequence[str]) -> ColumnPlot:
-    """One column a step; the three sequences have one entry a step. Used hours are drawn within held ones."""
+def column_plot(
+    held: Sequence[float], used: Sequence[float], busy: Sequence[float | None], labels: Sequence[str]
+) -> ColumnPlot:
+    """One column a step; the sequences have one entry a step. Used hours are drawn within held ones, busy in used."""
     top = _rounded_up(max(_LEAST, *held) if held else 0.0)
     base, high = HEIGHT - _BOTTOM, HEIGHT - _BOTTOM - _TOP
     room = WIDTH / max(1, len(held))
@@ -57,9 +63,11 @@ def column_plot(held: Sequence[float], used: Sequence[float], labels: Sequence[s
             width=round(room * (1 - _GAP), 3),
             held_y=round(base - high * have / top, 2),
             used_y=round(base - high * min(took, have) / top, 2),
-            words=f"{label}: {_number(have)} GPU-hours held, {_number(took)} used",
+            busy_y=None if did is None else round(base - high * min(did, took, have) / top, 2),
+            words=f"{label}: {_number(have)} GPU-hours held, {_number(took)} used"
+            + ("" if did is None else f", {_number(did)} busy"),
         )
-        for index, (have, took, label) in enumerate(zip(held, used, labels, strict=True))
+        for index, (have, took, did, label) in enumerate(zip(held, used, busy, labels, strict=True))
     ]
     every = max(1, math.ceil(len(labels) / _MOST_LABELS))
     return ColumnPlot(

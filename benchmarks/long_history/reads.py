@@ -301,6 +301,10 @@ def _gpu_use(now: datetime) -> dict[str, list[Values]]:
              "starts": [now - timedelta(minutes=30)], "untils": [now]}
             for user in (None, 2)
         ],
+        "used_gpus_by_step": [
+            {"by": "project", "user_id": user, "start": now - timedelta(30), "until": now, "step": timedelta(days=1)}
+            for user in (None, 2)
+        ],
         "gpu_errors_since": [{"since": now - timedelta(days=7)}],
         "gpu_speeds_of_hour": [{"start": now - timedelta(hours=1), "until": now}],
         "slow_gpus": [{}],

@@ -167,6 +167,7 @@ class UsageSeriesLineOut(Struct, kw_only=True):
     held_gpu_hours: list[float]
     used_gpu_hours: list[float]
     wasted_gpu_hours: list[float]
+    utilised: list[float | None]
 
 
 class UsageSeriesOut(Struct, kw_only=True):

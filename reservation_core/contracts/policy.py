@@ -367,12 +367,16 @@ class UsageOut(Wire):
 
 
 class UsageSeriesLineOut(Wire):
-    """GPU-hours of each step. `key` null is use without a project."""
+    """GPU-hours of each step. `key` null is use without a project.
+
+    `utilised` (0 to 1) is how busy the GPUs of jobs were in the step's hours that are over; null: no sample says.
+    """
 
     key: str | None
     held_gpu_hours: list[float]
     used_gpu_hours: list[float]
     wasted_gpu_hours: list[float]
+    utilised: list[float | None]
 
 
 class UsageSeriesOut(Wire):

@@ -17,7 +17,7 @@ from api_service.services import Caller, Served, Services
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Instant
 from reservation_core.contracts.policy import UsageOut, UsageSeriesOut
-from reservation_core.domain.policy.usage import UsageBy, UsageReport, UsedGpus, steps_of
+from reservation_core.domain.policy.usage import UsageBy, UsageReport, UsageSeries, UsedGpus, steps_of
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.policy import usage
 
@@ -100,7 +100,12 @@ async def _series(
     if end - start > MOST_STEPS * step:
         raise ProblemError(422, "bad_range", f"That would be more than {MOST_STEPS} steps. Give a longer `step`.")
     now = services.runtime.clock.now()
-    found = await services.reads(lambda uow: usage.series(uow, caller, query.by, start, end, step, now))
+
+    async def read(uow: UnitOfWork) -> tuple[UsageSeries, dict[tuple[str | None, int], UsedGpus]]:
+        found = await usage.series(uow, caller, query.by, start, end, step, now)
+        return found, await usage.used_by_step(uow, caller, query.by, start, end, step)
+
+    found, used = await services.reads(read)
     rest = [line for line in found.lines if after is None or line[0] is None or line[0] > after]
     page = rest[: min(query.limit, _MOST_FIGURES // len(steps_of(start, end, step)))]
     last = page[-1][0] if page else None
@@ -109,7 +114,7 @@ async def _series(
         start=start,
         end=end,
         step=step,
-        items=[policy.usage_steps(key, times) for key, times in page],
+        items=[policy.usage_steps(key, times, used) for key, times in page],
         next_cursor=encode(_LIST, (last,)) if last is not None and len(rest) > len(page) else None,
     )
     return Response(shown.model_dump_json(), media_type="application/json")

@@ -38,6 +38,13 @@ async def series(
     return await uow.usage.series(by, start, end, step, visible_user(principal), now)
 
 
+async def used_by_step(
+    uow: UnitOfWork, principal: Principal, by: UsageBy, start: datetime, end: datetime, step: timedelta
+) -> dict[tuple[str | None, int], UsedGpus]:
+    """What samples say of the GPUs in these steps, as far as hours are summed up."""
+    return await uow.gpu_use.used_by_step(by, visible_user(principal), start, end, step)
+
+
 async def share_ranks(uow_factory: UnitOfWorkFactory, half_life: timedelta, now: datetime) -> dict[int, int]:
     """Update the decayed usage of all users, and return their ranks (see `fair_share.ranks`)."""
     async with uow_factory() as uow:

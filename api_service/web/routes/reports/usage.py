@@ -12,7 +12,7 @@ from api_service.web.finding.list_order import Column, arrange, read_choice
 from api_service.web.plots import column_plot, shares
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
-from reservation_core.contracts.policy import UsageLineOut, UsageOut, UsageSeriesOut
+from reservation_core.contracts.policy import UsageLineOut, UsageOut, UsageSeriesLineOut, UsageSeriesOut
 from reservation_core.domain.policy.usage import UsageBy
 
 _SPANS = {"day": 1, "week": 7, "month": 30, "quarter": 91, "year": 365}
@@ -54,10 +54,14 @@ async def usage_page(visit: Visit) -> Response:
     query = {"by": asked.by.value, "from": asked.start.isoformat(), "to": asked.end.isoformat()}
     totals = await visit.rest.get(UsageOut, "/v1/usage", {**query, "limit": _MOST_LINES})
     series = await visit.rest.all(UsageSeriesOut, "/v1/usage", {**query, "step": _iso(asked.step)}, at_most=_MOST_LINES)
-    held, used = _summed([line.held_gpu_hours for line in series]), _summed([line.used_gpu_hours for line in series])
     choice = read_choice("/usage", visit.request.query_params.multi_items(), ("by", "span", "from", "to"), _COLUMNS)
     most_held = sorted(totals.items, key=lambda line: -line.held_gpu_hours)
     listing = arrange(most_held, choice, _COLUMNS, lambda line: (line.key or f"no {_BY[asked.by]}",))
+    if choice.text:
+        names = {line.key for line in listing.items}
+        series = [line for line in series if line.key in names]
+    held, used = _summed([line.held_gpu_hours for line in series]), _summed([line.used_gpu_hours for line in series])
+    busy = _busy(series)
     most = max((line.held_gpu_hours for line in most_held), default=0.0)
     return visit.page(
         "usage.html",
@@ -66,8 +70,9 @@ async def usage_page(visit: Visit) -> Response:
         by_words=_BY[asked.by],
         by_all=[(grouping.value, words) for grouping, words in _BY.items()],
         spans=list(_NAMES.items()),
-        plot=column_plot(held, used, _labels(visit, asked, len(held))),
+        plot=column_plot(held, used, busy, _labels(visit, asked, len(held))),
         step_words={3600: "an hour", 86_400: "a day", 604_800: "a week"}[int(asked.step.total_seconds())],
+        any_busy=any(hours is not None for hours in busy),
         listing=listing,
         any_lines=bool(most_held),
         lines=list(
@@ -131,6 +136,16 @@ def _labels(visit: Visit, asked: UsageChoice, count: int) -> list[str]:
 
 def _summed(lines: Sequence[Sequence[float]]) -> list[float]:
     return [sum(values) for values in zip(*lines, strict=True)]
+
+
+def _busy(lines: Sequence[UsageSeriesLineOut]) -> list[float | None]:
+    """For how many GPU-hours GPUs were busy in each step; None where no line has samples."""
+    of_lines = [
+        [None if part is None else part * used for part, used in zip(line.utilised, line.used_gpu_hours, strict=True)]
+        for line in lines
+    ]
+    steps = zip(*of_lines, strict=True)
+    return [None if not (known := [value for value in step if value is not None]) else sum(known) for step in steps]
 
 
 def _iso(step: timedelta) -> str:

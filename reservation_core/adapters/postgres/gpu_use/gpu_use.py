@@ -89,6 +89,13 @@ class GpuUse(StatementRunner):
             for row in rows
         }
 
+    async def used_by_step(
+        self, by: UsageBy, user_id: int | None, start: datetime, until: datetime, step: timedelta
+    ) -> dict[tuple[str | None, int], UsedGpus]:
+        """The use of GPUs by key and number of the step, in hours that are summed up; of one user, or of all."""
+        rows = await self._run("used_gpus_by_step", by=by.value, user_id=user_id, start=start, until=until, step=step)
+        return {(row.key, row.step): UsedGpus(int(row.samples), row.utilised) for row in rows}
+
     async def oldest(self, resolution: Resolution, since: datetime) -> datetime | None:
         """The time of the oldest of what roll-ups of a resolution are made from, at or after a time."""
         name = "oldest_gpu_sample" if resolution is Resolution.MINUTES else "oldest_gpu_minute"

@@ -87,6 +87,17 @@ JOIN users n ON n.id = u.user_id
 WHERE CAST(:user_id AS bigint) IS NULL OR u.user_id = CAST(:user_id AS bigint)
 GROUP BY 1;
 
+-- name: used_gpus_by_step
+-- The same by steps, as far as hours are summed up: step number `i` is [start + i * step, start + (i + 1) * step).
+SELECT CASE CAST(:by AS text) WHEN 'user' THEN n.name WHEN 'project' THEN u.project ELSE u.gpu_type END AS key,
+       CAST(floor(extract(epoch FROM u.at - CAST(:start AS timestamptz))
+            / extract(epoch FROM CAST(:step AS interval))) AS integer) AS step,
+       sum(u.samples) AS samples, sum(u.utilised) AS utilised
+FROM gpu_use_sums u JOIN users n ON n.id = u.user_id
+WHERE u.at >= CAST(:start AS timestamptz) AND u.at < CAST(:until AS timestamptz)
+  AND (CAST(:user_id AS bigint) IS NULL OR u.user_id = CAST(:user_id AS bigint))
+GROUP BY 1, 2;
+
 -- name: oldest_gpu_sample
 -- The time of the oldest sample at or after a time, by key for each GPU.
 SELECT min(o.at) AS at

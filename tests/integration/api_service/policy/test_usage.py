@@ -10,6 +10,7 @@ from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.bookings.calendars import (
     at,
     booked,
+    execute,
     said,
 )
 from tests.integration.api_service.policy.rules_set import earlier, lab
@@ -57,6 +58,7 @@ async def test_usage_as_json_and_as_csv(
                 "held_gpu_hours": [2.0, 0.0, 0.0],
                 "used_gpu_hours": [0.0, 0.0, 0.0],
                 "wasted_gpu_hours": [0.0, 0.0, 0.0],
+                "utilised": [None, None, None],
             }
         ],
         False,
@@ -65,3 +67,25 @@ async def test_usage_as_json_and_as_csv(
     assert (more["key"], more["held_gpu_hours"]) == ("bob", [1.0, 0.0, 0.0])
     for wrong in ({"step": "PT1M"}, {"step": "PT0S"}, {"format": "csv"}):
         assert (await root.get("/v1/usage", params={**steps, **wrong})).status_code == 422, wrong
+
+
+async def test_steps_say_how_busy_gpus_were(
+    alice: httpx.AsyncClient, root: httpx.AsyncClient, runtime: Runtime
+) -> None:
+    booking = (await booked(alice, at(1), gpus=2, gpu_type="h100"))["id"]
+    await earlier(runtime, 5, booking)
+    for hours, gpu_type, utilised in ((-5, "h100", 180), (-4, "h100", 360), (-4, "t4", 0), (-1, "h100", 720)):
+        await execute(
+            runtime,
+            "INSERT INTO gpu_use_sums SELECT :at, id, NULL, :gpu_type, 720, :utilised, NULL FROM users "
+            "WHERE name = 'alice' RETURNING user_id",
+            at=at(hours), gpu_type=gpu_type, utilised=utilised,
+        )  # fmt: skip
+    steps = {"from": said(at(-5)), "to": said(at(2)), "step": "PT3H"}
+    for caller, by, utilised in (
+        (root, "user", [0.25, 1.0, None]),
+        (alice, "project", [0.25, 1.0, None]),
+        (alice, "gpu_type", [0.375, 1.0, None]),
+    ):
+        [line] = (await caller.get("/v1/usage", params={**steps, "by": by})).json()["items"]
+        assert line["utilised"] == utilised, by

@@ -16,7 +16,7 @@ STEPS = st.lists(
 @given(STEPS)
 def test_columns_are_within_the_drawing_and_in_proportion(steps: list[tuple[float, float]]) -> None:
     held, used = [step[0] for step in steps], [step[1] for step in steps]
-    plot = column_plot(held, used, [str(number) for number in range(len(steps))])
+    plot = column_plot(held, used, [None] * len(held), [str(number) for number in range(len(steps))])
     end = 0.0
     for column in plot.columns:
         assert end <= column.x
@@ -32,12 +32,17 @@ def test_columns_are_within_the_drawing_and_in_proportion(steps: list[tuple[floa
 
 
 def test_ticks_divide_well_and_labels_don_t_crowd() -> None:
-    plot = column_plot([0.0, 3.2, 7.9], [0.0, 1.0, 7.9], ["a", "b", "c"])
+    plot = column_plot([0.0, 3.2, 7.9], [0.0, 1.0, 7.9], [None, 0.5, 9.0], ["a", "b", "c"])
     assert [tick.words for tick in plot.ticks] == ["0", "2", "4", "6", "8"]
     assert [label.words for label in plot.labels] == ["a", "b", "c"]
-    assert plot.columns[2].words == "c: 7.9 GPU-hours held, 7.9 used"
-    assert len(column_plot([1.0] * 365, [0.0] * 365, ["x"] * 365).labels) <= 10
-    assert column_plot([], [], []).columns == []
+    assert plot.columns[2].words == "c: 7.9 GPU-hours held, 7.9 used, 9 busy"
+    assert [column.words for column in plot.columns[:2]] == [
+        "a: 0 GPU-hours held, 0 used",
+        "b: 3.2 GPU-hours held, 1 used, 0.5 busy",
+    ]
+    assert [column.busy_y for column in plot.columns][::2] == [None, plot.columns[2].used_y]  # never more than used
+    assert len(column_plot([1.0] * 365, [0.0] * 365, [None] * 365, ["x"] * 365).labels) <= 10
+    assert column_plot([], [], [], []).columns == []
 
 
 def test_bars_are_shares_of_the_longest() -> None:

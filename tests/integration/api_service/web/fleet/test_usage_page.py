@@ -6,6 +6,7 @@ import httpx
 
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.bookings import calendars
+from tests.integration.api_service.callers import submitted
 from tests.integration.api_service.policy.rules_set import earlier, put
 from tests.integration.api_service.web.browsing import words
 from tests.integration.api_service.web.conftest import SignedIn
@@ -45,6 +46,39 @@ async def test_costs_are_shown_where_gpu_hours_have_a_price(
     asked = {"gpus": "2", "gpu_type": "h100", "duration": "2h", "command": "true"}
     verdict = await browser.send("/submit/verdict", **asked)
     assert "about 2,480.50 EUR" in words(verdict.text)
+
+
+async def test_the_plot_shows_how_busy_the_gpus_of_a_project_were(
+    browsing: SignedIn, runtime: Runtime, alice: httpx.AsyncClient
+) -> None:
+    await calendars.add_nodes(runtime, node1=("h100", 4))
+    now = runtime.clock.now().replace(minute=0, second=0, microsecond=0)
+    for project, index, busy in (("vision", 0, 0.5), ("speech", 1, 1.0)):
+        job = (await submitted(alice))["id"]
+        await calendars.execute(
+            runtime, "UPDATE reservations SET project = :project WHERE id = :job", project=project, job=job
+        )
+        await calendars.execute(
+            runtime,
+            "INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at, ran_from) "
+            "SELECT :job, 1, g.id, 0, tstzrange(:start, :end), true, :start, :start "
+            "FROM gpus g WHERE g.index = :index",
+            job=job, start=now - timedelta(hours=2), end=now - timedelta(hours=1), index=index,
+        )  # fmt: skip
+        await calendars.execute(
+            runtime,
+            "INSERT INTO gpu_use_sums SELECT :at, id, :project, 'h100', 360, CAST(:busy AS float8), NULL FROM users "
+            "WHERE name = 'alice'",
+            at=now - timedelta(hours=2), project=project, busy=360 * busy,
+        )  # fmt: skip
+    browser = await browsing("alice")
+    page = await browser.get("/usage?by=project&span=day")
+    assert "2 GPU-hours held, 2 used, 1.5 busy" in page
+    assert 'href="/usage?by=project&amp;span=day&amp;q=vision"' in page
+    alone = await browser.get("/usage?by=project&span=day&q=vision")
+    assert "1 GPU-hours held, 1 used, 0.5 busy" in alone
+    assert "of “vision” alone" in words(alone)
+    assert page.count('class="busy"') == alone.count('class="busy"') == 1
 
 
 async def test_what_is_no_time_is_refused(browsing: SignedIn) -> None:
