@@ -28,6 +28,8 @@ OF_IDLE_JOBS = "tests/unit/reservation_core/domain/jobs/test_idle_jobs.py"
 OF_WATCH = "tests/integration/reservation_core/usecases/gpu_use/test_watch_idle.py"
 OF_SAMPLER = "tests/unit/reservation_core/adapters/local/gpu_use/test_nvml_sampler.py"
 OF_INSTANCES = "tests/unit/reservation_core/adapters/local/gpu_use/test_mig_instances.py"
+OF_UNTAKEN = "tests/unit/reservation_core/domain/gpu_use/test_untaken_xids.py"
+OF_LISTED = "tests/integration/reservation_core/adapters/local/test_instances.py"
 OF_STORE = "tests/integration/reservation_core/adapters/postgres/gpu_use/test_gpu_use.py"
 
 USE_OF_GPUS = (
@@ -35,7 +37,7 @@ USE_OF_GPUS = (
         "an agent speaks of other nodes' GPUs",
         "A node agent speaks of the GPUs of its own node alone",
         "reservation_core/adapters/postgres/gpu_use/gpu_use.sql",
-        "n.name = coalesce(u.node, n.name)",
+        "n.name = coalesce(f.node, n.name)",
         "true",
         (f"{OF_STORE}::test_an_agent_speaks_of_no_other_nodes_gpus",),
     ),
@@ -70,6 +72,22 @@ USE_OF_GPUS = (
         "        if self._events is None:\n",
         "        self._xids.clear()\n        if self._events is None:\n",
         (f"{OF_INSTANCES}::test_an_xid_that_comes_with_a_failed_look_is_told_by_the_next",),
+    ),
+    Mutant(
+        "an Xid error is lost with an answer",
+        "An Xid error whose answer is lost comes with the next",
+        "reservation_core/domain/gpu_use/untaken_xids.py",
+        "if found[0] > look]",
+        "if found[0] == self._look]",
+        (f"{OF_UNTAKEN}::test_an_error_is_repeated_until_its_answer_is_confirmed",),
+    ),
+    Mutant(
+        "a MIG instance that fails takes the others out of the list",
+        "A MIG instance that does not answer is lost alone",
+        "reservation_core/adapters/local/inventory.py",
+        "            found[index] = problem\n",
+        "            raise\n",
+        (f"{OF_LISTED}::test_an_instance_that_does_not_answer_is_lost_alone",),
     ),
     Mutant(
         "a hanging driver gets another thread each time",
