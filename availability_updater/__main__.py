@@ -14,7 +14,7 @@ async def main(settings: UpdaterSettings) -> None:
     """Look once."""
     wait_s = settings.database_wait_s
     async with open_runtime(settings, application="availability_updater", wait_s=wait_s) as runtime:
-        await run_once(runtime, settings.cpu_job_share)
+        await run_once(runtime, settings.kept_for_cpu_jobs)
 
 
 async def annotate_node(settings: NodeAgentSettings, *, once: bool) -> None:

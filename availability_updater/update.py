@@ -11,7 +11,7 @@ from reservation_core.usecases.nodes.update_inventory import update_inventory
 _log = structlog.get_logger(__name__)
 
 
-async def run_once(runtime: Runtime, kept: float = 0.0) -> list[dict[str, Any]]:
+async def run_once(runtime: Runtime, kept: float | None = 0.0) -> list[dict[str, Any]]:
     """Bring the inventory up to date; returns what changed. `kept` is the part of each node for jobs without GPUs."""
     changes = await update_inventory(runtime.uow, runtime.cluster, runtime.clock, kept)
     if changes:

@@ -151,7 +151,7 @@ async def _serve_ssh(runtime: Runtime, settings: StandaloneSettings, stop: async
 async def _run(runtime: Runtime, settings: StandaloneSettings, stop: asyncio.Event) -> None:
     # Before anything listens: otherwise the first job is refused for want of GPUs.
     await wait_for_start(lambda: take_over(runtime, settings.policy_file), stop=stop)
-    await wait_for_start(lambda: update_once(runtime, settings.cpu_job_share), stop=stop)
+    await wait_for_start(lambda: update_once(runtime, settings.kept_for_cpu_jobs), stop=stop)
     token = await wait_for_start(
         lambda: ensure_admin_token(runtime.uow, runtime.ids, settings.home, runtime.clock.now()), stop=stop
     )
@@ -171,7 +171,7 @@ async def _run(runtime: Runtime, settings: StandaloneSettings, stop: asyncio.Eve
             rest_s=settings.expire_every_s, rests_first=True, stop=stop,
         ),
         "updater": lambda: runtime.loops["updater"].repeat(
-            lambda: update_once(runtime, settings.cpu_job_share),
+            lambda: update_once(runtime, settings.kept_for_cpu_jobs),
             rest_s=settings.update_every_s, rests_first=True, stop=stop,
         ),
         "SSH gateway": lambda: _serve_ssh(runtime, settings, stop),

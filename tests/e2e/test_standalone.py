@@ -46,6 +46,13 @@ def system(prepared: PreparedHome, tmp_path: Path) -> Iterator[SystemProcess]:
     system.clear()
 
 
+def test_jobs_without_gpus_run_without_any_setting(system: SystemProcess) -> None:
+    with system.start() as http:
+        job = system.submit(http, 0, "sh", "-c", 'echo "none: $CUDA_VISIBLE_DEVICES"')
+        assert ended(http, job)["status"] == "succeeded"
+        assert http.get(f"/v1/jobs/{job}/logs").text == "none: \n"
+
+
 def test_a_job_goes_all_the_way_and_nothing_is_left_after_sigterm(first_start: SystemProcess) -> None:
     system = first_start
     with system.start() as http:

@@ -15,6 +15,7 @@ from reservation_core.domain.cards.link_words import format_links
 from reservation_core.domain.cards.node_reports import GpuReport, NodeReport
 from reservation_core.domain.event_kinds import NodeEventKind
 from reservation_core.domain.model import ForeignPod, GpuCondition
+from reservation_core.domain.request_terms import CPU_JOB_SHARE
 
 ADMINISTRATORS_CONDITIONS = frozenset({GpuCondition.QUARANTINED, GpuCondition.MAINTENANCE})
 REMOVED_DETAIL = "The cluster no longer reports this node."
@@ -127,11 +128,11 @@ def reconcile(
     known_gpus: Iterable[KnownGpu],
     reports: Sequence[NodeReport],
     foreign: Sequence[ForeignPod],
-    kept: float = 0.0,
+    kept: float | None = 0.0,
 ) -> Reconciliation:
     """Compare the inventory with a complete report of the cluster (all its nodes) and of foreign GPU users.
 
-    `kept` is the part of each node that is for jobs without GPUs.
+    `kept` is the part of each node that is for jobs without GPUs; None: a tenth, and enough for one such job.
     """
     result = Reconciliation()
     nodes = {node.name: node for node in known_nodes}
@@ -189,18 +190,24 @@ def _node(report: NodeReport, pods: Sequence[ForeignPod]) -> KnownNode:
     )
 
 
-def _split(node: KnownNode, known: KnownNode | None, kept: float) -> KnownNode:
+def _split(node: KnownNode, known: KnownNode | None, kept: float | None) -> KnownNode:
     """Set a part of a node aside for jobs without GPUs; the same as before while jobs there ask for amounts."""
     spare: list[int | None] = []
     left: list[int | None] = []
-    for whole, before in (
-        (node.cpu_milli, known and known.spare_cpu_milli),
-        (node.memory_bytes, known and known.spare_memory_bytes),
+    for whole, before, one_job in (
+        (node.cpu_milli, known and known.spare_cpu_milli, CPU_JOB_SHARE.cpu_milli),
+        (node.memory_bytes, known and known.spare_memory_bytes, CPU_JOB_SHARE.memory_bytes),
     ):
-        aside = (before or 0) if known is not None and known.is_asked else int((whole or 0) * kept)
+        aside = (before or 0) if known is not None and known.is_asked else _aside(whole or 0, one_job or 0, kept)
         spare.append(aside or None)
         left.append(None if whole is None else max(whole - aside, 0))
     return replace(node, cpu_milli=left[0], memory_bytes=left[1], spare_cpu_milli=spare[0], spare_memory_bytes=spare[1])
+
+
+def _aside(whole: int, one_job: int, kept: float | None) -> int:
+    if kept is None:
+        return min(max(whole // 10, one_job), whole // 2)
+    return int(whole * kept)
 
 
 def _taken(known: Mapping[int, KnownGpu], gpus: Mapping[int, GpuReport], pods: Sequence[ForeignPod]) -> set[int]:

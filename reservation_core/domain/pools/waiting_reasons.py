@@ -1,7 +1,7 @@
 """Why a job waits: what the inventory could ever give, and the reasons, each with a message that says what to do."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from reservation_core.domain.model import GpuCondition, Node, Reason, ReasonCode
 from reservation_core.domain.pools.cpu_reasons import (
@@ -15,6 +15,7 @@ from reservation_core.domain.request_terms import CPU_JOB_SHARE, CPU_TYPE, Share
 
 _NAMED = 3
 _LONGEST_DETAIL = 300
+_KEPT = "It would fit if an administrator kept less for jobs without GPUs (GPU_DEV_CPU_JOB_SHARE). "
 
 
 @dataclass(slots=True)
@@ -218,8 +219,22 @@ def _too_little(nodes: Iterable[Node], gpus: int, count: int, gpu_type: str | No
         f"It asks for {sized_words(gpus, count, of_type)} with {share_words(share)}{' each' if count > 1 else ''}, and "
         + ("no node has " if count == 1 else "too few nodes have ")
         + (f"that. The most on one node is {has}. " if has else "that. No node reports how much it has. ")
+        + (
+            _KEPT
+            if Capacity(could_run(map(_whole, able), share, gpus)).unplaceable(gpus, count, gpu_type) is None
+            else ""
+        )
         + "Only a request for fewer CPUs or less memory can start.",
     )
+
+
+def _whole(node: Node) -> Node:
+    """A node that keeps nothing for jobs without GPUs."""
+    if node.spare is None:
+        return node
+    cpu = node.cpu_milli and node.cpu_milli + node.spare.cpu_milli
+    memory = node.memory_bytes and node.memory_bytes + node.spare.memory_bytes
+    return replace(node, cpu_milli=cpu, memory_bytes=memory, spare=None)
 
 
 def _details_of(away: Sequence[Node]) -> str:

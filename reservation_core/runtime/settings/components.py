@@ -134,8 +134,9 @@ class CommonSettings(BaseSettings):
     # CPUs, and memory such as 64Gi, that jobs can have of each node of a local cluster. None: what this machine has.
     local_cpus: Annotated[int, Field(ge=1, le=MOST_CPUS)] | None = None
     local_memory: MemorySize | None = None
-    # The part of each node's CPUs and memory that is kept for jobs without GPUs; jobs with GPUs have the rest.
-    cpu_job_share: Annotated[float, Field(ge=0, le=0.9)] = 0
+    # The part of each node's CPUs and memory that is kept for jobs without GPUs; jobs with GPUs have the rest. None: on
+    # a local cluster a tenth, but at least 1 CPU and 2 GiB, and at most half of the node; on Kubernetes nothing.
+    cpu_job_share: Annotated[float, Field(ge=0, le=0.9)] | None = None
     # A folder of cgroup v2 that this user may write: jobs are kept there to the CPUs and memory that they ask for.
     local_cgroup: Path | None = None
     # A recording of the use of GPUs, which the simulated GPUs of GPU_DEV_LOCAL_GPUS play back again and again.
@@ -369,6 +370,10 @@ class ProcessorSettings(GraceSettings, EndSettings, KeepingSettings):
 
 class UpdaterSettings(CommonSettings):
     """The availability updater."""
+
+    @property
+    def kept_for_cpu_jobs(self) -> float | None:
+        return 0.0 if self.cpu_job_share is None and self.cluster is ClusterKind.KUBERNETES else self.cpu_job_share
 
 
 class NodeAgentSettings(CommonSettings):

@@ -9,11 +9,11 @@ from reservation_core.ports.wakeups import Channel
 
 
 async def update_inventory(
-    uow_factory: UnitOfWorkFactory, cluster: Cluster, clock: Clock, kept: float = 0.0
+    uow_factory: UnitOfWorkFactory, cluster: Cluster, clock: Clock, kept: float | None = 0.0
 ) -> list[dict[str, Any]]:
     """Write all changes once, and return them. Raises ClusterUnavailableError with nothing written.
 
-    `kept` is the part of each node that is for jobs without GPUs.
+    `kept` is the part of each node that is for jobs without GPUs; None: a tenth, and enough for one such job.
     """
     nodes = await cluster.list_nodes()
     listing = await cluster.list_pods(foreign=True)

@@ -31,11 +31,11 @@ class Inventory(StatementRunner):
         self._queue = queue
 
     async def update(
-        self, nodes: Sequence[NodeReport], foreign: Sequence[ForeignPod], now: datetime, kept: float = 0.0
+        self, nodes: Sequence[NodeReport], foreign: Sequence[ForeignPod], now: datetime, kept: float | None = 0.0
     ) -> list[dict[str, Any]]:
         """Update the tables from a complete report of the cluster, and record every change.
 
-        `kept` is the part of each node that is for jobs without GPUs.
+        `kept` is the part of each node that is for jobs without GPUs; None: a tenth, and enough for one such job.
 
         Returns the changes: `{kind, node, index, before, after}`, the last two with the differing fields. Notifies the
         planner of changes that matter to it. Without changes only `last_seen_at` is written, at most once a minute.

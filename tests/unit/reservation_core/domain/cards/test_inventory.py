@@ -186,3 +186,22 @@ def test_the_planner_hears_only_of_what_it_decides_by(report, replan) -> None:
     result = reconcile([NODE], CARDS, [report], [])
     assert len(result.changes) == 1
     assert result.replan is replan
+
+
+@pytest.mark.parametrize(
+    ("has", "kept"),
+    [
+        ((64_000, 2**38), (6400, 2**38 // 10)),
+        ((8000, 2**33), (1000, 2**31)),
+        ((1000, 2**31), (500, 2**30)),
+        ((None, 2**36), (None, 2**36 // 10)),
+    ],
+)
+def test_a_node_keeps_a_tenth_or_enough_for_one_job_without_gpus(
+    has: tuple[int | None, int], kept: tuple[int | None, int]
+) -> None:
+    report = replace(REPORT, cpu_milli=has[0], memory_bytes=has[1])
+    [node] = reconcile([], [], [report], [], None).nodes
+    assert (node.spare_cpu_milli, node.spare_memory_bytes) == kept
+    left = [None if whole is None else whole - (aside or 0) for whole, aside in zip(has, kept, strict=True)]
+    assert [node.cpu_milli, node.memory_bytes] == left

@@ -1,7 +1,10 @@
 """What a reason advises is what the request can still have less or other of."""
 
+from dataclasses import replace
+
 import pytest
 
+from reservation_core.domain.model import Spare
 from reservation_core.domain.pools.waiting_reasons import Capacity, taken_until_then, waiting_for_gpus
 from reservation_core.domain.request_terms import Share
 from tests.unit.reservation_core.domain.planning.worlds import node
@@ -46,3 +49,11 @@ def test_one_gpu_per_node_can_not_be_fewer() -> None:
     assert of_one.detail.endswith("Only a request for one node can start.")
     assert of_two is not None
     assert of_two.detail.endswith("Only a request for one node, or for fewer GPUs per node, can start.")
+
+
+@pytest.mark.parametrize(("cpus", "said"), [(8, True), (9, False)])
+def test_what_is_kept_for_jobs_without_gpus_is_named_where_it_is_missing(cpus: int, said: bool) -> None:
+    kept = replace(node("a", 2), cpu_milli=7000, memory_bytes=7 * GIB, spare=Spare(1, 1000, GIB))
+    reason = Capacity([kept]).unplaceable(1, 1, None, Share(cpus * 1000, None))
+    assert reason is not None
+    assert ("GPU_DEV_CPU_JOB_SHARE" in reason.detail) is said

@@ -20,6 +20,7 @@ from reservation_core.runtime.settings.components import (
     KubernetesSettings,
     ProcessorSettings,
     StandaloneSettings,
+    UpdaterSettings,
 )
 from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.runtime.wiring import open_cluster
@@ -173,3 +174,18 @@ def test_lists_below_a_section_are_written_as_people_write_them(monkeypatch: pyt
 )
 def test_gpus_are_free_when_pods_are_known_to_be_gone(given: dict[str, object], turnaround_s: int) -> None:
     assert ProcessorSettings.model_validate(given).turnaround == timedelta(seconds=turnaround_s)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "said", "kept"),
+    [
+        (ClusterKind.LOCAL, None, None),
+        (ClusterKind.KUBERNETES, None, 0.0),
+        (ClusterKind.LOCAL, 0.0, 0.0),
+        (ClusterKind.KUBERNETES, 0.2, 0.2),
+    ],
+)
+def test_kubernetes_keeps_nothing_for_jobs_without_gpus_unless_it_is_said(
+    cluster: ClusterKind, said: float | None, kept: float | None
+) -> None:
+    assert UpdaterSettings(cluster=cluster, cpu_job_share=said).kept_for_cpu_jobs == kept
