@@ -10,7 +10,15 @@ from gpu_dev.errors import ExitCode, UsageError
 from gpu_dev.server.connection import resolve
 from gpu_dev.slurm.reading.options import SBATCH
 from gpu_dev.slurm.reading.requests import Asked, Reading, read_request
-from gpu_dev.slurm.reading.scripts import Script, faults_of, late_directives, read_directives, read_script, wrapped
+from gpu_dev.slurm.reading.scripts import (
+    CPUS,
+    Script,
+    faults_of,
+    late_directives,
+    read_directives,
+    read_script,
+    wrapped,
+)
 from gpu_dev.slurm.reading.words import Remark, Words, read_words
 from gpu_dev.slurm.saying import refuse, show_help, warn
 
@@ -64,7 +72,7 @@ def _read_all(script: Script, typed: Words) -> Reading:
     """The request of a script's lines and the command line, whose options go first, with all faults in order."""
     lines = read_directives(script, SBATCH)
     reading = read_request([*lines.given, *typed.given], os.environ)
-    found = [*lines.refusals, *reading.refusals, *faults_of(script)]
+    found = [*lines.refusals, *reading.refusals, *faults_of(script, cpus=reading.asked.cpus is not None)]
     reading.refusals = sorted(found, key=lambda remark: remark.line or 0)
     reading.warnings += late_directives(script)
     if reading.asked.nodes > 1:
@@ -86,6 +94,8 @@ def _submit(asked: Asked, script: Script, arguments: Sequence[str]) -> int:
         "SLURM_SUBMIT_DIR": str(Path.cwd()),
         "SLURM_GPUS_ON_NODE": str(asked.gpus),
     }
+    if asked.cpus is not None:
+        variables[CPUS] = str(asked.cpus)
     with client_of(resolve(None, None, os.environ)) as client:
         request = make_submit(client, asked, script.command(arguments, variables))
         if asked.test_only:

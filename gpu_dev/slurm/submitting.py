@@ -23,6 +23,8 @@ _OPTIONS = {
     "after": "--dependency",
     "retries": "--requeue",
     "array": "--array",
+    "resources.cpus": "--cpus-per-task",
+    "resources.memory": "--mem",
     "end_signal": "--signal",
     "workload.env": "--export",
     "workload.working_dir": "--chdir",
@@ -46,6 +48,8 @@ def make_submit(client: GpuDevClient, asked: Asked, command: Sequence[str]) -> J
         after=list(asked.after),
         requeue=asked.requeue,
         array=asked.array,
+        cpus=asked.cpus,
+        memory=asked.memory,
     )
     fields |= end_fields(preemptible=False, min_runtime=None, end_signal=asked.signal)
     if asked.after:

@@ -59,10 +59,19 @@ def refused(text: str, *names: str, takes: Takes = Takes.VALUE, **letters: str) 
 
 
 _HONOURED = (
-    Option("gpus", "`--gpus` and `--type`; with several nodes it is divided among them", letter="G"),
+    Option(
+        "gpus",
+        "`--gpus` and `--type`; with several nodes it is divided among them; without one of these the job has no GPU",
+        letter="G",
+    ),
     Option("gpus-per-node", "`--gpus` and `--type`"),
     Option("gpus-per-task", "`--gpus` and `--type`: there is one task on each node"),
     Option("gres", "`gpu:2` is `--gpus 2`, `gpu:h100:2` is `--type h100 --gpus 2`; all other resources are refused"),
+    Option("cpus-per-task", "`--cpus`: there is one task on each node", letter="c"),
+    Option("cpus-per-gpu", "`--cpus`, times the GPUs on each node"),
+    Option("mem", "`--memory`: `64G` is `64Gi`, and a number alone MiB; 0 is refused"),
+    Option("mem-per-gpu", "`--memory`, times the GPUs on each node"),
+    Option("mem-per-cpu", "`--memory`, times the CPUs on each node (1 where none are named)"),
     Option("nodes", "`--nodes`; a range such as 2-4 is refused", letter="N"),
     Option("ntasks", "one for each node; more are refused", letter="n"),
     Option("ntasks-per-node", "1; more are refused"),
@@ -92,16 +101,16 @@ _HONOURED = (
     Option("version", "shows the version", takes=Takes.NOTHING, letter="V"),
 )
 
-_CPUS = "CPUs and memory come with the GPUs of a job."
+_CPUS = "CPUs of a node are not told apart. Ask for a number of them with --cpus-per-task."
 _NO_OUTPUT_FILE = "No file is written. The server keeps the output: gpu-dev logs ID."
 _NOTIFIED = "Notifications are chosen once for all jobs: gpu-dev notify set ended=email."
 _NO_EFFECT = "It changes nothing of a job here."
 
 _PASSED_OVER = (
-    *passed_over(_CPUS, "cpus-per-task", "cpus-per-gpu", "mem", "mem-per-cpu", "mem-per-gpu", "mincpus", "tmp",
-                  "cores-per-socket", "sockets-per-node", "threads-per-core", "extra-node-info", "core-spec",
-                  "thread-spec", "ntasks-per-core", "ntasks-per-socket", cpus_per_task="c", extra_node_info="B",
+    *passed_over(_CPUS, "mincpus", "cores-per-socket", "sockets-per-node", "threads-per-core", "extra-node-info",
+                  "core-spec", "thread-spec", "ntasks-per-core", "ntasks-per-socket", extra_node_info="B",
                   core_spec="S"),
+    *passed_over("Space for temporary files is not counted.", "tmp"),
     *passed_over(_NO_OUTPUT_FILE, "output", "error", "open-mode", output="o", error="e"),
     *passed_over(_NOTIFIED, "mail-type", "mail-user"),
     *passed_over("Rules are those of you, your project and the type of GPU: gpu-dev policy list.", "qos", qos="q"),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
+from gpu_dev.slurm.reading.amounts import read_amounts
 from gpu_dev.slurm.reading.options import Treatment
 from gpu_dev.slurm.reading.time_limits import FORMS, read_time_limit
 from gpu_dev.slurm.reading.words import Given, Remark
@@ -44,6 +45,8 @@ class Asked:
     requeue: bool = False
     array: str | None = None
     signal: str | None = None
+    cpus: int | None = None
+    memory: str | None = None
     wrap: str | None = None
     parsable: bool = False
     test_only: bool = False
@@ -86,6 +89,9 @@ def read_request(given: Sequence[Given], environ: Mapping[str, str]) -> Reading:
                 _read_option(one, environ, reading)
     _read_nodes(winners, reading)
     _read_gpus(winners, reading)
+    cpus, memory, refusals = read_amounts(winners, reading.asked.gpus)
+    reading.asked = replace(reading.asked, cpus=cpus, memory=memory)
+    reading.refusals += refusals
     if "time" not in winners:
         reading.refuse_all("--time", f"Each job has a time limit here. {FORMS}")
     return reading
@@ -246,8 +252,8 @@ def _read_gpus(winners: Mapping[str, Given], reading: Reading) -> None:
         reading.refuse_all(", ".join(read), "These options do not agree. Keep one of them.")
     elif counts:
         reading.asked = replace(reading.asked, gpus=counts.pop(), gpu_type=types.pop() if types else None)
-    elif not reading.refusals:
-        reading.refuse_all("--gpus", "Ask for GPUs, as in --gpus=1. A job without GPUs: gpu-dev submit --gpus 0.")
+    else:
+        reading.warnings.append(Remark(None, "--gpus", "The job has no GPU. Ask for GPUs, as in --gpus=1."))
 
 
 def _read_count(given: Given, reading: Reading) -> tuple[str | None, int] | None:
@@ -266,7 +272,4 @@ def _read_count(given: Given, reading: Reading) -> tuple[str | None, int] | None
         reading.refuse(given, f"Name one type at most and a number, as in {given.option.flag}="
                               f"{'gpu:' if of_resources else ''}h100:2.")  # fmt: skip
         return None
-    if int(count) == 0:
-        reading.refuse(given, "Ask for one GPU at least. A job without GPUs: gpu-dev submit --gpus 0.")
-        return None
-    return gpu_type, int(count)
+    return (gpu_type, int(count)) if int(count) else (None, 0)

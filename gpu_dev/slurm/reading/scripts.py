@@ -35,6 +35,8 @@ VARIABLES = {
 take the job for one of Slurm's."""
 SUBMITTED = ("SLURM_JOB_NAME", "SLURM_SUBMIT_DIR", "SLURM_GPUS_ON_NODE")
 """Those whose values are known when the job is submitted."""
+CPUS = "SLURM_CPUS_PER_TASK"
+"""Is set where the job asks for a number of CPUs, as in Slurm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +118,9 @@ def late_directives(script: Script) -> Iterator[Remark]:
             yield Remark(number, line, "It comes after the first command, so it is not read, as in Slurm.")
 
 
-def faults_of(script: Script) -> Iterator[Remark]:
-    """Lines that would not do in a job what they do in Slurm."""
-    known = VARIABLES.keys() | {*SUBMITTED} | {*_ASSIGNED.findall("\n".join(script.lines))}
+def faults_of(script: Script, *, cpus: bool = False) -> Iterator[Remark]:
+    """Lines that would not do in a job what they do in Slurm. `cpus`: the job asks for a number of them."""
+    known = VARIABLES.keys() | {*SUBMITTED, *([CPUS] if cpus else [])} | {*_ASSIGNED.findall("\n".join(script.lines))}
     for number, line in enumerate(script.lines, 1):
         if line.lstrip().startswith("#"):
             continue

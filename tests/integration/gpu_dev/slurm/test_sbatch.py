@@ -17,23 +17,22 @@ def job(system: System, job_id: str) -> dict[str, Any]:
 def test_a_script_is_run_by_its_lines(system: System, slurm: Slurm, tmp_path: Path) -> None:
     script = tmp_path / "work" / "train.sh"
     script.write_text(
-        "#!/bin/bash\n#SBATCH --job-name=train --gres=gpu:h100:2\n#SBATCH -t 90\n#SBATCH --mem=64G\n\n"
+        "#!/bin/bash\n#SBATCH --job-name=train --gres=gpu:h100:2\n#SBATCH -t 90\n#SBATCH --mem=64M -c 1 -o out\n\n"
         'echo "$1 $GREETING $CUDA_VISIBLE_DEVICES $PWD"\n'
-        '[ "$SLURM_JOB_ID" = "$GPU_DEV_JOB_ID" ] && echo "$SLURM_JOB_NAME on $SLURM_NNODES"\n'
+        '[ "$SLURM_JOB_ID" = "$GPU_DEV_JOB_ID" ] && echo "$SLURM_JOB_NAME on $SLURM_NNODES, $SLURM_CPUS_PER_TASK CPU"\n'
         "env | grep SLURM\nsrun echo step\nexit 3\n"
     )
     made = slurm("sbatch", "--wait", "--export=GREETING,A='x,y'", "train.sh", "first word", GREETING="hello")
     assert re.fullmatch(r"Submitted batch job job-\w+\n", made.stdout), made.stderr
     assert made.returncode == 3
-    assert made.stderr.startswith(
-        "sbatch: warning: line 4: --mem=64G: It is passed over. CPUs and memory come with the GPUs of a job.\n"
-    )
+    assert made.stderr.startswith("sbatch: warning: line 4: --output=out: It is passed over. No file is written.")
     job_id = made.stdout.split()[-1]
     shown = job(system, job_id)
     assert (shown["name"], shown["gpus"], shown["gpu_type"], shown["duration"]) == ("train", 2, "h100", "PT1H30M")
+    assert shown["resources"] == {"cpus": 1, "memory": 64 * 2**20, "shm": None}
     first, second, step = system.cli("logs", job_id).stdout.splitlines()
     assert re.fullmatch(rf"first word hello \d,\d {re.escape(os.path.realpath(script.parent))}", first)
-    assert (second, step) == ("train on 1", "step")
+    assert (second, step) == ("train on 1, 1 CPU", "step")
 
 
 def test_a_line_that_cannot_be_honoured_is_named_and_nothing_is_submitted(system: System, slurm: Slurm) -> None:

@@ -56,6 +56,31 @@ def test_gpus_are_on_each_node(words: str, fields: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "cpus", "memory"),
+    [
+        ("--gpus=1 --cpus-per-task=16 --mem=64G", 16, 64 * 2**30),
+        ("--gpus=8 -N 2 -c 4 --mem=500", 4, 500 * 2**20),
+        ("--gpus=8 -N 2 --cpus-per-gpu=4 --mem-per-gpu=2T", 16, 8 * 2**40),
+        ("--gpus=1 -c 4 --mem-per-cpu=2GB", 4, 8 * 2**30),
+        ("--gpus=1 --mem-per-cpu=2048K", None, 2 * 2**20),
+        ("-c 2 --mem=1g", 2, 2**30),
+        ("--gpus=1", None, None),
+    ],
+)
+def test_cpus_and_memory_are_on_each_node(words: str, cpus: int | None, memory: int | None) -> None:
+    reading = asked("--time=10", *words.split())
+    assert (reading.cpus, reading.memory and int(reading.memory)) == (cpus, memory)
+
+
+@pytest.mark.parametrize("words", ["", "--gpus=0", "--gres=gpu:0", "--gpus-per-node=h100:0"])
+def test_a_job_that_names_no_gpus_has_none(words: str) -> None:
+    reading = read("--time=10", *words.split())
+    assert ((reading.asked.gpus, reading.asked.gpu_type), reading.refusals) == ((0, None), [])
+    said = [] if words else ["--gpus: The job has no GPU. Ask for GPUs, as in --gpus=1."]
+    assert [str(remark) for remark in reading.warnings] == said
+
+
+@pytest.mark.parametrize(
     ("words", "fields"),
     [
         ("--time=1-0", {"duration": timedelta(days=1)}),
@@ -95,8 +120,6 @@ def test_an_option_is_a_field(words: str, fields: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--time=10", "--gpus: Ask for GPUs, as in --gpus=1."),
-        ("--time=10 --gpus=0", "--gpus=0: Ask for one GPU at least."),
         ("--gpus=1", "--time: Each job has a time limit here."),
         ("--gpus=1 --time=0", "--time=0: A time limit is at least a minute and at most 90 days."),
         ("--gpus=1 --time=90-1", "at most 90 days."),
@@ -109,7 +132,7 @@ def test_an_option_is_a_field(words: str, fields: dict[str, Any]) -> None:
         ("--time=1 --nodes=2 --gpus-per-node=1 -n 4", "write --ntasks=2."),
     ],
 )
-def test_a_request_without_gpus_or_end_is_refused(words: str, said: str) -> None:
+def test_a_request_without_an_end_or_with_gpus_that_differ_is_refused(words: str, said: str) -> None:
     assert said in refused(*words.split())
 
 
@@ -146,6 +169,11 @@ def test_a_request_without_gpus_or_end_is_refused(words: str, said: str) -> None
         ("--no-such", "--no-such: This option is not known."),
         ("-y", "-y: This option is not known."),
         ("--mem", "--mem: This option needs a value."),
+        ("--mem=0", "--mem=0: Name an amount, as in --mem=64G."),
+        ("--mem=lots", "--mem=lots: Name an amount, as in --mem=64G."),
+        ("-c 0", "--cpus-per-task=0: It is a number of CPUs"),
+        ("-c 2 --cpus-per-gpu=2", "--cpus-per-task=2, --cpus-per-gpu=2: These options exclude each other."),
+        ("--gpus=0 --cpus-per-gpu=2", "--cpus-per-gpu=2: The job has no GPU."),
         ("--parsable=1", "--parsable=1: This option takes no value."),
         ("--gpus-per", "It can be --gpus-per-node or --gpus-per-task or --gpus-per-socket."),
     ],
@@ -196,7 +224,7 @@ def test_letters_and_beginnings_stand_for_options(table: Mapping[str, Option]) -
 @given(st.lists(st.text(alphabet="-=GtN:gpu,0123 '\"#xALhe\\", max_size=12), max_size=6))
 def test_no_words_break_the_reading(words: list[str]) -> None:
     reading = read(*words)
-    assert reading.refusals or (reading.asked.gpus > 0 and reading.asked.duration > timedelta())
+    assert reading.refusals or (reading.asked.gpus >= 0 and reading.asked.duration > timedelta())
 
 
 NAMES = st.from_regex(r"[A-Z_][A-Z0-9_]{0,5}", fullmatch=True).filter(lambda name: name not in ("ALL", "NIL", "NONE"))
