@@ -1,8 +1,9 @@
 """GPUs counted by type."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 from datetime import datetime
 from itertools import groupby
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -10,9 +11,14 @@ from gpu_dev.display.views import takes_new
 from gpu_dev.wire.nodes import GpuOut, NodeOut
 from reservation_core.domain.model import GpuState
 
+Number = TypeVar("Number", int, float)
+
 
 class TypeSummary(Struct, kw_only=True):
-    """The counted GPUs of one type; `next_free_at` is null when one is free now or no time is known."""
+    """The counted GPUs of one type; `next_free_at` is null when one is free now or no time is known.
+
+    CPUs and memory are those of the nodes with such GPUs, without what is kept for jobs without GPUs; null: not known.
+    """
 
     gpu_type: str
     total: int
@@ -21,16 +27,27 @@ class TypeSummary(Struct, kw_only=True):
     unusable: int
     most_free_on_one_node: int
     next_free_at: datetime | None
+    cpus: float | None = None
+    cpus_free: float | None = None
+    memory_bytes: int | None = None
+    memory_bytes_free: int | None = None
 
 
 def summarise(cards: Iterable[GpuOut], nodes: Iterable[NodeOut] = ()) -> list[TypeSummary]:
-    """Count GPUs by type, in the order of the types' names. Those of `nodes` that take nothing new are not free."""
-    closed = {node.name for node in nodes if not takes_new(node)}
+    """Count GPUs by type, in the order of the types' names, and what their nodes have beside them.
+
+    Those of nodes that take nothing new are not free.
+    """
+    beside = list(nodes)
     by_type = groupby(sorted(cards, key=lambda card: (card.gpu_type, card.node)), key=lambda card: card.gpu_type)
-    return [_summary(gpu_type, list(group), closed) for gpu_type, group in by_type]
+    return [
+        _summary(gpu_type, list(group), [node for node in beside if gpu_type in node.gpu_types])
+        for gpu_type, group in by_type
+    ]
 
 
-def _summary(gpu_type: str, cards: list[GpuOut], closed: Container[str]) -> TypeSummary:
+def _summary(gpu_type: str, cards: list[GpuOut], nodes: list[NodeOut]) -> TypeSummary:
+    closed = {node.name for node in nodes if not takes_new(node)}
     free = [card for card in cards if card.state is GpuState.FREE and card.node not in closed]
     held = sum(card.state is GpuState.HELD for card in cards)
     coming = [card.free_at for card in cards if card.state is GpuState.HELD and card.free_at is not None]
@@ -43,4 +60,13 @@ def _summary(gpu_type: str, cards: list[GpuOut], closed: Container[str]) -> Type
         unusable=len(cards) - len(free) - held,
         most_free_on_one_node=max(per_node, default=0),
         next_free_at=None if free else min(coming, default=None),
+        cpus=_sum(node.cpus for node in nodes),
+        cpus_free=_sum(node.cpus_free for node in nodes),
+        memory_bytes=_sum(node.memory_bytes for node in nodes),
+        memory_bytes_free=_sum(node.memory_bytes_free for node in nodes),
     )
+
+
+def _sum(amounts: Iterable[Number | None]) -> Number | None:
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if known else None

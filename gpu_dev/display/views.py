@@ -199,6 +199,8 @@ GPU_TYPE: "View[TypeSummary]" = View(
         Column("HELD", lambda kind: str(kind.held), right=True),
         Column("UNUSABLE", lambda kind: str(kind.unusable), right=True),
         Column("FREE ON ONE NODE", lambda kind: str(kind.most_free_on_one_node), wide=True, right=True),
+        Column("CPUS FREE", lambda kind: free_words(kind.cpus_free, kind.cpus), right=True),
+        Column("MEMORY FREE", lambda kind: free_words(kind.memory_bytes_free, kind.memory_bytes, memory), right=True),
         Column("NEXT FREE", lambda kind: "now" if kind.free else local_time(kind.next_free_at) or "not known"),
     ),
     empty="The cluster has reported no such GPUs yet. See: gpu-dev nodes",

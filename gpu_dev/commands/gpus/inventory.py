@@ -30,7 +30,7 @@ def gpus(
     output: Output = Format.TABLE,
     again: Watch = False,
 ) -> None:
-    """Show by type how many GPUs are free, and when the next one is."""
+    """Show by type how many GPUs are free, what their nodes have beside them, and when the next GPU is free."""
     with client_for(ctx) as client:
 
         def render() -> tuple[str, bool]:

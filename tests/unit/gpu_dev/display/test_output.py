@@ -163,6 +163,28 @@ def test_cards_are_counted_by_type_with_the_next_free_time() -> None:
     assert (t4.free, t4.unusable, t4.most_free_on_one_node) == (1, 2, 1)
 
 
+def test_what_nodes_have_beside_their_cards_is_added_up_by_type() -> None:
+    whole = {
+        "ready": True,
+        "schedulable": True,
+        "detail": None,
+        "gpus": 2,
+        "free": 2,
+        "last_seen_at": NOON,
+        "labels": {},
+    }
+    amounts = {"cpus": 16, "cpus_free": 4.5, "memory_bytes": 2**36, "memory_bytes_free": 2**35}
+    nodes = [
+        convert(whole | {"name": name, "gpu_types": types} | said, NodeOut)
+        for name, types, said in (("n1", ["h100"], amounts), ("n2", ["h100"], amounts), ("n3", ["t4"], {}))
+    ]
+    h100, t4 = summarise([a_card("n1", 0, "free"), a_card("n3", 0, "free", kind="t4")], nodes)
+    assert (h100.cpus, h100.cpus_free, h100.memory_bytes, h100.memory_bytes_free) == (32, 9, 2**37, 2**36)
+    assert (t4.cpus, t4.memory_bytes) == (None, None)
+    assert "9 of 32" in show_list([h100], GPU_TYPE, Format.TABLE)
+    assert "64 GiB of 128 GiB" in show_list([h100], GPU_TYPE, Format.TABLE)
+
+
 EVIL = "\x1b[31mred\x9b2J\u202eback\x7f"
 
 
