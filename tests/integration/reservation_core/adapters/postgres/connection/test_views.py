@@ -31,6 +31,7 @@ async def test_queue_status_shows_who_waits_in_order(seed) -> None:
     await seed.job("job-2nd", bob)
     await seed.job("job-1st", ada, name="train", gpus=4)
     await seed.job("job-cpu", ada, priority=-1, gpus=0, gpu_type="cpu", cpu_milli=1000, memory_bytes=2**30)
+    await seed.job("job-asks", ada, priority=-2, cpu_milli=2500)
     for place, job in enumerate(("job-1st", "job-2nd"), 1):
         await seed.run(
             "INSERT INTO wait_estimates (reservation_id, position, reason_code, reason, estimated_start_at, planned_at)"
@@ -43,9 +44,12 @@ async def test_queue_status_shows_who_waits_in_order(seed) -> None:
         (2, "job-2nd", "bob", "1 x h100"),
         (None, "job-new2", "bob", "1 x h100"),
         (None, "job-new", "bob", "2 x any type on each of 3 nodes"),
-        (None, "job-cpu", "ada", "no GPUs"),
+        (None, "job-cpu", "ada", "no GPUs with 1 CPU and 1 GiB"),
+        (None, "job-asks", "ada", "1 x h100 with 2.5 CPUs"),
     ]
-    first, last = rows[0], rows[-2]
+    history = {r["id"]: r["asked_for"] for r in await seed.rows("SELECT id, asked_for FROM reservation_history")}
+    assert (history["job-cpu"], history["job-2nd"]) == ("no GPUs with 1 CPU and 1 GiB", "1 x h100")
+    first, last = rows[0], rows[-3]
     assert (first["name"], first["reason"], first["estimated_start"]) == ("train", "Waits for cards.", seed.now)
     assert (first["since"], first["duration"]) == (seed.now, timedelta(hours=1))
     assert (last["reason"], last["estimated_start"]) == ("Waits to be planned.", None)
