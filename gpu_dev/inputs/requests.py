@@ -18,7 +18,7 @@ from gpu_dev.wire.jobs import JobSubmit
 from reservation_core.domain.disks.disk_uses import read_use as read_disk
 from reservation_core.domain.jobs.asked_dependencies import read_dependency
 from reservation_core.domain.jobs.variables import fault_of_variable
-from reservation_core.domain.request_terms import REQUEUES, RetryCause, read_array, read_end_signal
+from reservation_core.domain.request_terms import REQUEUES, RetryCause, SignalName, read_array, read_end_signal
 from reservation_core.domain.sessions.secret_uses import is_secret_name, read_use
 from reservation_core.domain.short_durations import LONGEST_DURATION, plain_iso8601
 
@@ -309,7 +309,10 @@ def end_fields(*, preemptible: bool, min_runtime: str | None, end_signal: str | 
     if end_signal is not None:
         read = read_end_signal(end_signal)
         if read is None:
-            raise UsageError(f"--signal {end_signal}: write a signal and seconds, such as USR1@300.")
+            raise UsageError(
+                f"--signal {end_signal}: write a signal and seconds, such as USR1@300. The signals are "
+                f"{', '.join(SignalName)}."
+            )
         fields["end_signal"] = {"signal": read[0].value, "before": timedelta(seconds=read[1])}
     return fields
 

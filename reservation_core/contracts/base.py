@@ -357,7 +357,7 @@ class JobElement(Wire):
 
 SignalLead = Annotated[
     timedelta,
-    duration_reader("PT5M", "must be at most 1 hour"),
+    duration_reader("PT5M", "must be at least 0 seconds and at most 1 hour", zero=True),
     Field(ge=timedelta(0), le=LONGEST_SIGNAL_LEAD, description="So long before its end; 0 is at its end."),
     AfterValidator(require_whole_seconds),
 ]

@@ -57,7 +57,7 @@ def test_a_booking_for_now_gets_the_gpus_of_a_preemptible_job(system: System) ->
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--signal", "KILL@3"), "--signal"),
+        (("--signal", "KILL@3"), "The signals are USR1, USR2, INT, HUP, QUIT, ALRM, CONT, TERM."),
         (("--signal", "USR1@3601"), "--signal"),
         (("--min-runtime", "5m"), "--min-runtime"),
         (("--preemptible", "--min-runtime", "5m"), "--min-runtime"),

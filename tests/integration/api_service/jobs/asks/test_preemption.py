@@ -34,6 +34,12 @@ async def test_other_jobs_have_no_such_fields(alice: httpx.AsyncClient) -> None:
     assert (signalled["end_signal"], "preemption" in signalled) == ({"signal": "INT", "before": "PT1M"}, False)
 
 
+async def test_a_signal_may_come_at_the_end(alice: httpx.AsyncClient) -> None:
+    for zero in (0, "PT0S"):
+        job = await submitted(alice, end_signal={"signal": "USR1", "before": zero})
+        assert job["end_signal"] == {"signal": "USR1", "before": "PT0S"}
+
+
 @pytest.mark.parametrize(
     ("terms", "said"),
     [
@@ -48,7 +54,7 @@ async def test_other_jobs_have_no_such_fields(alice: httpx.AsyncClient) -> None:
         ({"end_signal": {"signal": "usr1"}}, "end_signal.signal"),
         ({"end_signal": {"signal": 10}}, "end_signal.signal"),
         ({"end_signal": {"signal": "USR1", "before": 3601}}, "end_signal.before"),
-        ({"end_signal": {"signal": "USR1", "before": -1}}, "end_signal.before"),
+        ({"end_signal": {"signal": "USR1", "before": -1}}, "end_signal.before: must be at least 0 seconds"),
         ({"end_signal": {"signal": "USR1", "before": 0.5}}, "end_signal.before"),
         ({"end_signal": {"before": 60}}, "end_signal.signal"),
         ({"end_signal": {**SIGNAL, "to": "all"}}, "end_signal.to"),
