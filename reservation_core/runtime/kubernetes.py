@@ -62,6 +62,7 @@ def cluster_rules(settings: CommonSettings) -> ClusterRules:
         default_image=kubernetes.default_image,
         session_tools_image=kubernetes.session_tools_image,
         files_image=kubernetes.files_image,
+        files_pull_policy=kubernetes.files_pull_policy,
         defaults=defaults,
         extension_room=timedelta(seconds=kubernetes.extension_room_s),
         resource_name=gpu.resource_names[0],

@@ -112,6 +112,10 @@ availability-updater,postgres-backup,reservation-expiry
 {{- if and .Values.files.enabled (not (or (hasKey .Values.settings $name) (hasKey $own $name))) }}
 - {name: {{ $name }}, value: {{ include "gpu-dev-server.image" (list . .Values.reservationProcessor.image) | quote }}}
 {{- end }}
+{{- $policy := "GPU_DEV_KUBERNETES__FILES_PULL_POLICY" }}
+{{- if and .Values.files.enabled (not (or (hasKey .Values.settings $policy) (hasKey $own $policy))) }}
+- {name: {{ $policy }}, value: {{ .Values.image.pullPolicy | quote }}}
+{{- end }}
 {{- end }}
 {{- end }}
 

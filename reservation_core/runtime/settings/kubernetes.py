@@ -24,6 +24,8 @@ class KubernetesSettings(Section):
     # An image of this server, such as that of the processor: jobs get from it the program that brings and keeps files.
     # None: jobs have no files.
     files_image: Annotated[str, Field(min_length=1, max_length=500)] | None = None
+    # When nodes pull that image. None: by its tag, as Kubernetes does.
+    files_pull_policy: Literal["Always", "IfNotPresent", "Never"] | None = None
     pod_defaults: Path | None = None  # YAML: tolerations, runtimeClassName, imagePullSecrets, volumes …
     request_timeout_s: Seconds = 30  # for one attempt
     call_limit_s: Seconds = 40  # for a call with all attempts and the wait for its turn

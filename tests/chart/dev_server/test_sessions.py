@@ -152,6 +152,18 @@ def test_jobs_have_files_by_the_processors_image() -> None:
             assert (told.get(name), told.get(server)) == (image, address), component
 
 
+def test_the_image_of_files_is_pulled_as_the_servers_images_are() -> None:
+    name = "GPU_DEV_KUBERNETES__FILES_PULL_POLICY"
+    for values, policy in (
+        ({}, "IfNotPresent"),
+        ({"image": {"pullPolicy": "Always"}}, "Always"),
+        ({"image": {"pullPolicy": "Always"}, "settings": {name: "Never"}}, "Never"),
+        ({"files": {"enabled": False}}, None),
+    ):
+        told = variables(one(rendered(values), "Deployment", "reservation-processor"))
+        assert told.get(name) == policy
+
+
 def test_the_processor_knows_the_tools_of_sessions() -> None:
     name = "GPU_DEV_KUBERNETES__SESSION_TOOLS_IMAGE"
     tools = {"sessions": {"toolsImage": "registry.test/session-tools:1"}}

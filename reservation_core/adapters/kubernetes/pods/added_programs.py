@@ -32,7 +32,9 @@ def file_variables(spec: PodSpec) -> dict[str, str]:
     return {FOLDER_VARIABLE: FOLDER_PATH} if has_files(spec) else {}
 
 
-def program_containers(spec: PodSpec, tools_image: str | None, files_image: str | None) -> list[dict[str, Any]]:
+def program_containers(
+    spec: PodSpec, tools_image: str | None, files_image: str | None, files_pull_policy: str | None = None
+) -> list[dict[str, Any]]:
     """The init containers. Raises PodRefusedError for files without an image that brings their program."""
     containers = []
     if tools_image is not None and not spec.workload.command:
@@ -48,7 +50,9 @@ def program_containers(spec: PodSpec, tools_image: str | None, files_image: str 
             )
         command = ["python", "-m", "gpu_dev.sync.carried", _FILES]
         # What it says on its last lines becomes the reason of the job's end.
-        said = {"command": command, "terminationMessagePolicy": "FallbackToLogsOnError"}
+        said: dict[str, Any] = {"command": command, "terminationMessagePolicy": "FallbackToLogsOnError"}
+        if files_pull_policy is not None:
+            said["imagePullPolicy"] = files_pull_policy
         containers.append(_container("files", files_image, PROGRAMS_PATH) | said)
     return containers
 

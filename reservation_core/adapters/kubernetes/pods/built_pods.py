@@ -72,6 +72,7 @@ class PodRules:
     default_image: str | None = None
     session_tools_image: str | None = None
     files_image: str | None = None
+    files_pull_policy: str | None = None
     defaults: PodDefaults = field(default_factory=PodDefaults)
     extension_room: timedelta = timedelta(days=30)
     resource_name: str = "nvidia.com/gpu"
@@ -83,7 +84,7 @@ def build_pod(spec: PodSpec, rules: PodRules, now: datetime) -> dict[str, Any]:
     Raises PodRefusedError without a valid image name, for text that no process can receive, for GPUs without UUIDs
     where pods get GPUs by UUID, and for files where no image brings their program.
     """
-    programs = program_containers(spec, rules.session_tools_image, rules.files_image)
+    programs = program_containers(spec, rules.session_tools_image, rules.files_image, rules.files_pull_policy)
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -70,6 +70,13 @@ def test_a_session_has_the_tools_and_the_files_in_one_place() -> None:
     assert pod["containers"][0]["command"][-1].endswith("/inside.py")
 
 
+def test_the_image_of_files_is_pulled_by_the_setting() -> None:
+    for policy, said in ((None, None), ("Always", "Always")):
+        rules = replace(FILES_RULES, session_tools_image="session-tools:1", files_pull_policy=policy)
+        tools, files = build_pod(SESSION, rules, NOW)["spec"]["initContainers"]
+        assert (tools.get("imagePullPolicy"), files.get("imagePullPolicy")) == (None, said)
+
+
 def test_without_an_image_there_is_no_pod_with_files() -> None:
     with pytest.raises(PodRefusedError) as refused:
         build_pod(WITH_FILES, RULES, NOW)
