@@ -3,7 +3,8 @@
 4,000 nodes of 8 cards in three types, every card running something; jobs of one card to gangs of sixteen whole nodes,
 some for any type, with lengths of ten minutes to a day; bookings of the next two weeks on one node or up to four. How
 the time grows is measured by halving the line, and by halving the cluster with everything in it. Then jobs on one node
-end early, and slots are moved to earlier times in parts of 2 ms until none can be.
+end early, and slots are moved to earlier times in parts of 2 ms until none can be. Half the cluster is planned once
+more with nodes that say their CPUs and memory, for the same jobs, which ask for none of these.
 """
 
 import random
@@ -26,12 +27,14 @@ ROUNDS = 3
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 TYPES = ("a100", "h100", "t4")
+CPUS, MEMORY = 128_000, 2**40
+"""Of each node, in thousandths of a CPU and in bytes."""
 
 
 def measure() -> list[Figure]:
     """Each round in a new world."""
     calm_garbage_collector(in_small_parts=True)  # as the processor does
-    whole, half_line, half_cluster, loops, improving, slices = [], [], [], [], [], []
+    whole, half_line, half_cluster, with_cpus, loops, improving, slices = [], [], [], [], [], [], []
     for seed in range(ROUNDS):
         loops.append(loop_ms(time.process_time) / 1000)
         picture = world(seed, NODES, BOOKINGS, JOBS)
@@ -41,8 +44,10 @@ def measure() -> list[Figure]:
         slices.append(longest * 1000)
         half_line.append(_pass(world(seed, NODES, BOOKINGS, JOBS // 2), JOBS // 2))
         half_cluster.append(_pass(world(seed, NODES // 2, BOOKINGS // 2, JOBS // 2), JOBS // 2))
+        with_cpus.append(_pass(world(seed, NODES // 2, BOOKINGS // 2, JOBS // 2, CPUS, MEMORY), JOBS // 2))
     line = [a / b for a, b in zip(whole, half_line, strict=True)]
     cluster = [a / b for a, b in zip(whole, half_cluster, strict=True)]
+    counted = [a / b for a, b in zip(with_cpus, half_cluster, strict=True)]
     middle = ROUNDS // 2
     medians = [sorted(samples)[middle] for samples in (half_line, half_cluster)]
     detail = f"half the line takes {medians[0]:.2f} s, half of everything {medians[1]:.2f} s"
@@ -52,6 +57,7 @@ def measure() -> list[Figure]:
         ),
         Figure("planning twice the line", "x", line, 2.5, at_least=False),
         Figure("planning twice the line, the bookings and the cluster", "x", cluster, 2.5, at_least=False),
+        Figure("planning where nodes say their CPUs and memory ÷ where they don't", "x", counted, 1.1, at_least=False),
         Figure("improving 10,000 slots after a release ÷ a planning pass", "x", improving, 0.1, at_least=False),
         Figure("the longest part of it, where 2 ms are enough", " ms", slices, 2, at_least=False),
     ]
@@ -85,13 +91,17 @@ def _pass(picture: Picture, jobs: int) -> float:
     return time.process_time() - started
 
 
-def world(seed: int, nodes: int, bookings: int, jobs: int) -> Picture:
-    """A cluster in which every card is taken, with bookings and a line."""
+def world(
+    seed: int, nodes: int, bookings: int, jobs: int, cpu_milli: int | None = None, memory: int | None = None
+) -> Picture:
+    """A cluster in which every card is taken, with bookings and a line; its nodes have so much beside their cards."""
     chance = random.Random(seed)
     inventory = [
         Node(
             f"n{number:05}",
             tuple(Gpu(number * 8 + index, f"n{number:05}", index, TYPES[number % 3]) for index in range(8)),
+            cpu_milli=cpu_milli,
+            memory_bytes=memory,
         )
         for number in range(nodes)
     ]
