@@ -40,7 +40,9 @@ def complaint(error: Mapping[str, Any]) -> str:
         case "json_invalid":
             return f"must be JSON{_json_fault(text)}"
         case "dict_type" | "model_type" | "model_attributes_type":
-            return "must be an object: {…}"
+            return "must be an object, as in {}"
+        case "bool_type":
+            return "must be true or false"
         case _:
             text = _LENGTH.sub(_length, _WHOLE_NUMBER.sub("must be a whole number", text))
             text = _BOUND.sub(lambda bound: "at least " if bound[1] == "greater" else "at most ", text)

@@ -113,11 +113,19 @@ class UnknownBookingError(DomainError, code="no_such_booking"):
 
 
 class UnknownSecretError(DomainError, code="no_such_secret"):
-    """The secret that a job names does not exist or belongs to another user."""
+    """Secrets that a job names do not exist or belong to another user; `broken_rules` names each field."""
+
+    def __init__(self, detail: str, broken_rules: Sequence[RuleBreach] = ()) -> None:
+        super().__init__(detail)
+        self.broken_rules = tuple(broken_rules)
 
 
 class UnknownDiskError(DomainError, code="no_such_disk"):
-    """The disk that a job names does not exist or belongs to another user."""
+    """Disks that a job names do not exist or belong to another user; `broken_rules` names each field."""
+
+    def __init__(self, detail: str, broken_rules: Sequence[RuleBreach] = ()) -> None:
+        super().__init__(detail)
+        self.broken_rules = tuple(broken_rules)
 
 
 class DiskInUseError(DomainError, code="disk_in_use"):

@@ -13,7 +13,11 @@ from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reason, Rea
 RELEASED = Reason(ReasonCode.SUBMITTED, "It waits for other jobs no longer, and will be planned in a moment.")
 
 UNKNOWN_START = "Its start is known after that."
-KEPT_START = "GPUs are kept for the estimated start; it may start sooner."
+
+
+def kept_start(gpus: int) -> str:
+    """What a waiting job with a slot is told beside its estimated start."""
+    return f"{'GPUs' if gpus else 'CPUs and memory'} are kept for the estimated start; it may start sooner."
 
 
 @dataclass(frozen=True, slots=True)

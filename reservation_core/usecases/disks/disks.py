@@ -15,6 +15,7 @@ from reservation_core.domain.errors import (
     UnknownDiskError,
 )
 from reservation_core.domain.event_kinds import PeopleEventKind
+from reservation_core.domain.policy.rules import RuleBreach
 from reservation_core.domain.request_terms import size_words
 from reservation_core.ports.disks.disks import DiskCopy, DiskRecord
 from reservation_core.ports.ids import IdSource
@@ -179,7 +180,12 @@ async def find_disks(uow: UnitOfWork, user_id: int, uses: Sequence[DiskUse], *, 
     missing = sorted(names - found.keys())
     if missing:
         raise UnknownDiskError(
-            f"You have no disk {' or '.join(missing)}. Create it with `gpu-dev disk create {missing[0]} --size 100Gi`."
+            f"You have no disk {' or '.join(missing)}. Create it with `gpu-dev disk create {missing[0]} --size 100Gi`.",
+            [
+                RuleBreach(UnknownDiskError.code, f"disks.{place}.name: you have no disk {use.name}")
+                for place, use in enumerate(uses)
+                if use.name in missing
+            ],
         )
     copies = await uow.snapshots.copies_of([disk.id for disk in found.values()])
     for use in uses:

@@ -6,6 +6,7 @@ from datetime import datetime
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.errors import NotFoundError, UnknownSecretError
 from reservation_core.domain.event_kinds import PeopleEventKind
+from reservation_core.domain.policy.rules import RuleBreach
 from reservation_core.domain.sessions.secret_uses import MOST_SECRETS, SecretUse
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.people.user_secrets import SecretRecord
@@ -39,7 +40,12 @@ async def check_secrets(uow: UnitOfWork, user_id: int, uses: Sequence[SecretUse]
     missing = await uow.secrets.missing(user_id, {use.name for use in uses})
     if missing:
         raise UnknownSecretError(
-            f"You have no secret {' or '.join(missing)}. Set it with `gpu-dev secret set {missing[0]}`."
+            f"You have no secret {' or '.join(missing)}. Set it with `gpu-dev secret set {missing[0]}`.",
+            [
+                RuleBreach(UnknownSecretError.code, f"secrets.{place}.name: you have no secret {use.name}")
+                for place, use in enumerate(uses)
+                if use.name in missing
+            ],
         )
 
 

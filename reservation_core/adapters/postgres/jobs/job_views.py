@@ -20,9 +20,9 @@ from reservation_core.adapters.postgres.rows import allocated_gpu_of, reservatio
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.domain.jobs.arrays import ArrayState, counts_of, shown_reason, shown_status
 from reservation_core.domain.jobs.dependencies import (
-    KEPT_START,
     UNKNOWN_START,
     KnownDependency,
+    kept_start,
     still_open,
     waiting_reason,
 )
@@ -206,7 +206,8 @@ class JobViews:
         reservation = reservation_of(row._mapping, self._sealing)  # noqa: SLF001 -- public, by its documentation
         if row.status == "queued" and row.held and (left := still_open(after)):
             reservation = replace(
-                reservation, reason=waiting_reason(left, UNKNOWN_START if row.slot_start is None else KEPT_START)
+                reservation,
+                reason=waiting_reason(left, UNKNOWN_START if row.slot_start is None else kept_start(row.gpus)),
             )
         elif row.wait_code is not None:
             again = f" {reservation.reason.detail}" if reservation.reason.code is ReasonCode.REQUEUED else ""
@@ -214,7 +215,7 @@ class JobViews:
         elif place is not None and place > 1:
             ahead = "1 job is" if place == 2 else f"{place - 1} jobs are"
             detail = f"{ahead} ahead of it in this queue."
-            detail += "" if row.slot_start is None else f" {KEPT_START}"
+            detail += "" if row.slot_start is None else f" {kept_start(row.gpus)}"
             reservation = replace(reservation, reason=Reason(ReasonCode.BEHIND_IN_LINE, detail))
         # The slot in the ledger is what holds; what was told last may be older.
         estimate = row.estimated_start_at if row.slot_start is None else row.slot_start

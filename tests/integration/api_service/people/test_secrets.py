@@ -183,6 +183,8 @@ async def test_secrets_that_do_not_exist_are_refused_before_anything_is_stored(
             refused = await client.post(f"/v1/jobs{query}", json=body, headers={"Idempotency-Key": "k"})
             assert (refused.status_code, refused.json()["type"]) == (422, "urn:gpu-dev:problem:no_such_secret")
             assert f"You have no secret {missing}." in refused.json()["detail"]
+            named = [rule["detail"].partition(":")[0] for rule in refused.json()["broken_rules"]]
+            assert named == (["secrets.1.name"] if client is alice else ["secrets.0.name", "secrets.1.name"])
     async with runtime.uow() as uow:
         for table in ("reservations", "idempotency_keys", "pgmq.q_gpu_jobs"):
             assert (await sql(uow, f"SELECT count(*) FROM {table}")).scalar_one() == 0

@@ -75,8 +75,8 @@ def test_a_request_from_a_file(tmp_path: Path) -> None:
     [
         ('{"gpus": 1,', "must be JSON: it ends too early at line 1, column 11."),
         ('{"gpus": 1,\n"duration" 3}', "must be JSON: the fault is at line 2, column 12."),
-        ("[1]", "must be an object: {…}."),
-        ('{"gpus": 1, "duration": "PT1H", "workload": []}', "workload must be an object: {…}."),
+        ("[1]", "must be an object, as in {}."),
+        ('{"gpus": 1, "duration": "PT1H", "workload": []}', "workload must be an object, as in {}."),
     ],
 )
 def test_a_broken_file_is_said_to_be_so_in_plain_words(text: str, fault: str, tmp_path: Path) -> None:

@@ -29,6 +29,19 @@ def test_a_size_is_bounded_in_units() -> None:
     assert complaints(JobSubmit, job) == ["must be at least 1 MiB, as in 64Gi or 500M"]
 
 
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ({"retries": 3}, "must be an object, as in {}"),
+        ({"workload": {"command": ["true"], "env": ["A=1"]}}, "must be an object, as in {}"),
+        ({"preemptible": "yes"}, "must be true or false"),
+    ],
+)
+def test_what_is_no_object_and_no_truth_value_is_told_without_a_type_of_ours(field: dict[str, Any], said: str) -> None:
+    job = {"gpus": 1, "duration": 60, "workload": {"command": ["true"]}}
+    assert complaints(JobSubmit, job | field) == [said]
+
+
 def test_a_field_is_said_to_be_missing_unknown_or_of_another_form() -> None:
     assert complaints(UserCreate, {"name": "Carol!"}) == [
         "must be a name of lower-case letters, digits and . _ @ + -, with a letter or digit at both ends"

@@ -80,7 +80,9 @@ async def test_a_job_has_its_disk_from_its_submission_on(alice: httpx.AsyncClien
         assert (second.status_code, job["id"] in second.json()["detail"]) == (409, True)
     await submitted(alice, disks=[{"name": "data", "read_only": True}])
     assert (await alice.delete(f"{DISKS}/data")).status_code == 409
-    assert (await bob.post("/v1/jobs", json={**JOB, "disks": [{"name": "data"}]})).status_code == 422
+    unknown = await bob.post("/v1/jobs", json={**JOB, "disks": [{"name": "data"}]})
+    said = {"code": "no_such_disk", "detail": "disks.0.name: you have no disk data"}
+    assert (unknown.status_code, unknown.json()["broken_rules"]) == (422, [said])
     await alice.post(f"/v1/jobs/{job['id']}/cancel")
     await submitted(alice, disks=[{"name": "data"}])
 

@@ -18,7 +18,14 @@ from reservation_core.domain.jobs.asked_dependencies import (
     read_dependency,
     written_dependency,
 )
-from reservation_core.domain.jobs.dependencies import RELEASED, KnownDependency, settle, still_open, waiting_reason
+from reservation_core.domain.jobs.dependencies import (
+    RELEASED,
+    KnownDependency,
+    kept_start,
+    settle,
+    still_open,
+    waiting_reason,
+)
 from reservation_core.domain.jobs.lifecycle import transition
 from reservation_core.domain.model import (
     FINAL_STATUSES,
@@ -200,3 +207,8 @@ def test_what_is_written_is_read_again(when: DependencyWhen, job: str) -> None:
 def test_a_job_is_named_once() -> None:
     assert fault_of_dependencies(["job-a", "job-b"]) is None
     assert fault_of_dependencies(["job-a", "job-b", "job-a"]) == "job-a is named twice; name each job once"
+
+
+def test_a_job_without_gpus_is_told_that_cpus_are_kept() -> None:
+    assert kept_start(2).startswith("GPUs are kept")
+    assert kept_start(0).startswith("CPUs and memory are kept")
