@@ -16,7 +16,7 @@ def resource_words(asked: "ResourcesOut | None") -> str:
     if asked is None:
         return ""
     sizes = (("memory", asked.memory), ("shm", asked.shm))
-    parts = [] if asked.cpus is None else [f"{asked.cpus:g} CPUs"]
+    parts = [] if asked.cpus is None else ["1 CPU" if asked.cpus == 1 else f"{asked.cpus:g} CPUs"]
     return ", ".join(parts + [f"{size_words(size)} {name}" for name, size in sizes if size is not None])
 
 
@@ -24,9 +24,8 @@ def kept_words(kept: "KeptOut | None") -> str:
     """What a node keeps for jobs without GPUs, and how much of it is free."""
     if kept is None:
         return ""
-    return (
-        f"{free_words(kept.cpus_free, kept.cpus)} CPUs, {free_words(kept.memory_bytes_free, kept.memory_bytes, memory)}"
-    )
+    cpus = f"{free_words(kept.cpus_free, kept.cpus)} {'CPU' if kept.cpus == 1 else 'CPUs'}"
+    return f"{cpus}, {free_words(kept.memory_bytes_free, kept.memory_bytes, memory)}"
 
 
 def free_words(free: float | None, whole: float | None, words: Callable[[Any], str] = "{:g}".format) -> str:
