@@ -29,7 +29,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All that is asynchronous here runs in the session's loop, where the browser is."""
     in_session = pytest.mark.asyncio(loop_scope="session")
     for item in items:
-        if HERE in item.path.parents and pytest_asyncio.is_async_test(item):
+        # As text: of Path objects, each of thousands of tests would make all its parents.
+        if str(item.path).startswith(f"{HERE}/") and pytest_asyncio.is_async_test(item):
             item.add_marker(in_session, append=False)
 
 
