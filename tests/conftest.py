@@ -116,7 +116,8 @@ def _described(url: str) -> NoopExecutor:
     )
 
 
-def _url(server: NoopExecutor, database: str) -> str:
+def url_of(server: NoopExecutor, database: str) -> str:
+    """A database's URL as SQLAlchemy with asyncpg takes it."""
     password = f":{quote(server.password, safe='')}" if server.password else ""
     user = f"{quote(server.user, safe='')}{password}"
     if server.host.startswith("/"):
@@ -130,7 +131,7 @@ def _migrate(**where: Any) -> None:
 
     server = Server(where["host"], where["port"], where["user"], "", where["dbname"], where["password"])
     with ThreadPoolExecutor(1) as thread:
-        thread.submit(lambda: asyncio.run(upgrade(_url(server, where["dbname"])))).result()
+        thread.submit(lambda: asyncio.run(upgrade(url_of(server, where["dbname"])))).result()
 
 
 migrated_server = factories.postgresql_noproc(
@@ -142,26 +143,26 @@ migrated_server = factories.postgresql_noproc(
 @pytest.fixture
 def database_url(migrated_server: NoopExecutor) -> Iterator[str]:
     """A fresh, migrated database: its URL as SQLAlchemy with asyncpg takes it."""
-    with _database(migrated_server, migrated_server.template_dbname) as name:
-        yield _url(migrated_server, name)
+    with copied_database(migrated_server, migrated_server.template_dbname) as name:
+        yield url_of(migrated_server, name)
 
 
 @pytest.fixture(scope="module")
 def module_database_url(migrated_server: NoopExecutor) -> Iterator[str]:
     """The same, one for all tests of a module that share a system."""
-    with _database(migrated_server, migrated_server.template_dbname) as name:
-        yield _url(migrated_server, name)
+    with copied_database(migrated_server, migrated_server.template_dbname) as name:
+        yield url_of(migrated_server, name)
 
 
 @pytest.fixture
 def empty_database_url(database_server: NoopExecutor) -> Iterator[str]:
     """A fresh database without any of our tables."""
-    with _database(database_server, "template1") as name:
-        yield _url(database_server, name)
+    with copied_database(database_server, "template1") as name:
+        yield url_of(database_server, name)
 
 
 @contextmanager
-def _database(server: NoopExecutor, template: str) -> Iterator[str]:
+def copied_database(server: NoopExecutor, template: str) -> Iterator[str]:
     """A copy of a database, by its files: half the work of a copy that is logged."""
     name = f"test_{uuid.uuid4().hex}"
     _run(server, f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy')

@@ -1,6 +1,9 @@
 """The application over a real database, and callers of every kind."""
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+import pickle
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -9,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 from fastapi import FastAPI
+from pytest_postgresql.executors import NoopExecutor
 
 from api_service.app import create_app
 from reservation_core.domain.model import Role
 from reservation_core.ports.people.identities import Principal
-from reservation_core.runtime.settings.components import ApiSettings
-from reservation_core.runtime.wiring import Runtime
+from reservation_core.runtime.settings.components import ApiSettings, StandaloneSettings
+from reservation_core.runtime.wiring import Runtime, open_runtime
+from tests.conftest import copied_database, url_of
 from tests.integration.api_service.bookings import calendars
 from tests.integration.api_service.callers import People
 
@@ -34,9 +39,40 @@ def settings() -> ApiSettings:
     return ApiSettings(max_body_bytes=64 * 1024)
 
 
+@pytest.fixture(scope="session")
+def everybody(migrated_server: NoopExecutor, session_folder: Path) -> Iterator[tuple[str, bytes]]:
+    """A database with everybody who may call, for others to be copies of; and People as bytes, as tests add to them."""
+    with copied_database(migrated_server, migrated_server.template_dbname) as name:
+        made = _people(url_of(migrated_server, name), session_folder / "home of people")
+        with ThreadPoolExecutor(1) as thread:  # this one may belong to an event loop
+            yield name, pickle.dumps(thread.submit(lambda: asyncio.run(made)).result())
+
+
 @pytest.fixture
-async def people(runtime: Runtime) -> People:
-    """Everybody who may call, made without the API."""
+def database_url(request: pytest.FixtureRequest, migrated_server: NoopExecutor) -> Iterator[str]:
+    """A fresh database, with everybody in it where the test has people."""
+    template = migrated_server.template_dbname
+    if "people" in request.fixturenames:
+        template, _ = request.getfixturevalue("everybody")
+    with copied_database(migrated_server, template) as name:
+        yield url_of(migrated_server, name)
+
+
+@pytest.fixture
+def people(everybody: tuple[str, bytes], database_url: str) -> People:
+    """Everybody who may call, made without the API: they are in the test's database."""
+    _, made = everybody
+    found: People = pickle.loads(made)
+    return found
+
+
+async def _people(database_url: str, home: Path) -> People:
+    """Make them. Their tokens outlive the tests."""
+    async with open_runtime(StandaloneSettings(home=home, local_gpus="h100:4"), database_url) as runtime:
+        return await _made_people(runtime)
+
+
+async def _made_people(runtime: Runtime) -> People:
     now = runtime.clock.now()
     secrets: dict[str, str | None] = {"anonymous": None, "unknown": "gpudev_never-was"}
     principals = {}
@@ -73,7 +109,7 @@ async def people(runtime: Runtime) -> People:
             "alice",
             session=True,
             session_from=principals["alice"].token_id,
-            expires=now + timedelta(hours=1),
+            expires=now + timedelta(days=1),
         )
     return People(secrets, principals)
 
