@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Literal, assert_never
 
 from pydantic import AfterValidator, AliasChoices, BeforeValidator, Field, HttpUrl, SecretStr
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import NoDecode, SettingsConfigDict
 
 from reservation_core.domain.history.retention import RetentionRules
 from reservation_core.domain.network.client_addresses import trusted_networks
@@ -23,7 +23,7 @@ from reservation_core.runtime.settings.kubernetes import KubernetesSettings, Pod
 from reservation_core.runtime.settings.notices import NoticeSettings, SmtpSettings
 from reservation_core.runtime.settings.placement import PlacementSettings
 from reservation_core.runtime.settings.retention import RetentionSettings
-from reservation_core.runtime.settings.section import MemorySize, Seconds, WarningTimes, split
+from reservation_core.runtime.settings.section import EnvironmentSettings, MemorySize, Seconds, WarningTimes, split
 from reservation_core.runtime.settings.ssh import SshSettings
 from reservation_core.runtime.settings.user_data import DiskSettings, SyncSettings
 from reservation_core.runtime.settings.web import WebSettings
@@ -104,7 +104,7 @@ AppsHost = Annotated[
 ]
 
 
-class CommonSettings(BaseSettings):
+class CommonSettings(EnvironmentSettings):
     """Settings of every process."""
 
     model_config = SettingsConfigDict(
