@@ -15,7 +15,7 @@ from pod_scheduling.domain.extender.model_usage import ModelUsage
 from pod_scheduling.domain.maps.map_placement import ReservedCards
 from pod_scheduling.domain.placement.rankings import ranking_of
 from reservation_core.domain.cards.placement_policies import PlacementPolicy
-from tests.examples import examples
+from tests.examples import ledger_examples
 from tests.unit.pod_scheduling.domain.extender.test_board import promise
 from tests.unit.pod_scheduling.domain.extender.test_board_under_change import ASKED, MODELS
 
@@ -122,7 +122,7 @@ def free(cards: CardsInUse, node: CardNode) -> tuple[list[tuple[int, int]], int,
     return sorted([*of_cards][: node.cards]), int(fleet.whole_free[at]), int(fleet.cpu_free[at])
 
 
-@examples(150)
+@ledger_examples(150)
 @given(st.integers(0, 2**32))
 def test_what_is_free_is_what_it_would_be_if_all_had_been_known_at_once(seed: int) -> None:
     chance = random.Random(seed)

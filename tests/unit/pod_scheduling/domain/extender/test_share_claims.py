@@ -12,7 +12,7 @@ from pod_scheduling.domain.extender.card_footprints import FreeOnNode, place, pl
 from pod_scheduling.domain.extender.cards_in_use import CardPod
 from pod_scheduling.domain.extender.model_usage import ModelUsage, model_of
 from pod_scheduling.domain.extender.share_claims import ShareClaims, fit_in_any_order
-from tests.examples import examples
+from tests.examples import ledger_examples
 
 MODEL = model_of("NVIDIA-H100-PCIe")
 
@@ -102,7 +102,7 @@ _FREE = st.lists(st.sampled_from([(1000, 4), (700, 3), (700, 1), (500, 4)]), min
 
 
 @given(st.lists(_SIMPLE, min_size=1, max_size=5) | st.lists(_ANY, min_size=1, max_size=3), _FREE)
-@examples(300)
+@ledger_examples(300)
 def test_it_is_what_trying_all_orders_finds(asked: list[AskedCards], cards: list[tuple[int, int]]) -> None:
     def free() -> FreeOnNode:
         return FreeOnNode([milli for milli, _ in cards], [memory for _, memory in cards], 4)

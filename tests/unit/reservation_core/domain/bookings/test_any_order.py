@@ -35,7 +35,7 @@ from reservation_core.domain.bookings.nouns import (
 )
 from reservation_core.domain.errors import AlreadyFinalError, NotOfferedError
 from reservation_core.domain.model import BookingStatus, PodWorkload
-from tests.examples import examples
+from tests.examples import ledger_examples
 from tests.unit.reservation_core.domain.bookings.booked import (
     CARDS,
     DAY,
@@ -92,7 +92,7 @@ FORWARD = {
 }
 
 
-@examples(400)
+@ledger_examples(400)
 @given(
     st.sampled_from([BookingStatus.WAITING, BookingStatus.CONFIRMED]), st.booleans(), STEPS, st.lists(FACTS, min_size=1)
 )
@@ -130,7 +130,7 @@ def test_any_order_of_events(status: BookingStatus, with_workload: bool, steps: 
     assert with_workload or not starts
 
 
-@examples(200)
+@ledger_examples(200)
 @given(
     st.lists(st.integers(1, 600), min_size=1, max_size=60),
     st.sampled_from([None, 30 * MINUTE]),

@@ -34,7 +34,8 @@ from tests.unit.reservation_core.domain.gpu_use.idle_histories import (
     moment,
 )
 
-HISTORIES = int(os.environ.get("GPU_DEV_TESTS_HISTORIES", "100" if PROFILE is Profile.QUICK else "4000"))
+_USUALLY = {Profile.EXPLORING: "4000", Profile.REPEATABLE: "1600", Profile.QUICK: "100"}
+HISTORIES = int(os.environ.get("GPU_DEV_TESTS_HISTORIES", _USUALLY[PROFILE]))
 PARTS = 4
 FULL = MINUTE_S // EVERY_S
 ROUNDING = 1e-9
@@ -212,6 +213,7 @@ def level(uses: Sequence[float | None]) -> Level | None:
     return Level(sum(known) / len(known), max(known)) if known else None
 
 
+@pytest.mark.hypothesis  # for `make explore`, which plays all
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_job_is_released_wrongly(part: int) -> None:
     ends = dict.fromkeys(("warn", "over", "release", "keep"), 0)

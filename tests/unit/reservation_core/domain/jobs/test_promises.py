@@ -15,7 +15,7 @@ from reservation_core.domain.planning.calendar_planning import CalendarPicture
 from reservation_core.domain.planning.standings import BY_AREA
 from reservation_core.domain.policy.limits import UNLIMITED, Policy, PolicyRule, Relaxation, RuleName, Rules, Scope
 from reservation_core.domain.request_terms import Share
-from tests.examples import examples
+from tests.examples import ledger_examples
 from tests.unit.reservation_core.domain.planning.planned_world import MANY
 from tests.unit.reservation_core.domain.planning.simulation import Simulation
 from tests.unit.reservation_core.domain.planning.worlds import MINUTE, T0, TYPES, at, job, node
@@ -41,7 +41,7 @@ LIMITS = st.sampled_from((MANY, 1, 3))
 STEPS = st.integers(20, 80)
 # Many things have to come together: what is drawn one by one is mostly little, and so is what comes of it.
 CHANCES = st.integers(0, 2**32).map(Random)
-often = examples(200, suppress_health_check=list(HealthCheck))
+often = ledger_examples(200, suppress_health_check=list(HealthCheck))
 
 
 def nodes_by(chance: Random) -> tuple[Node, ...]:
@@ -98,7 +98,7 @@ def test_nor_does_any_quota_of_its_owner_or_project(steps: int, limit: int, late
     play(Simulation(nodes_by(chance), limit, chance, policy_by(chance), late=late), steps)
 
 
-@examples(100, suppress_health_check=list(HealthCheck))
+@ledger_examples(100, suppress_health_check=list(HealthCheck))
 @given(st.integers(5, 40), CHANCES)
 def test_each_slot_is_the_earliest_that_cards_and_quotas_allow(steps: int, chance: Random) -> None:
     simulation = Simulation(nodes_by(chance), MANY, chance, policy_by(chance), oracle=True)

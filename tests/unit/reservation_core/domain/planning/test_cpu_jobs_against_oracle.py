@@ -12,12 +12,12 @@ from reservation_core.domain.plan import Commitment, PlannedSlot, PlanningSnapsh
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
 from reservation_core.domain.pools.cpu_places import CPU_PLACES, place_id
 from reservation_core.domain.request_terms import CPU_TYPE, Share
-from tests.examples import examples
+from tests.examples import ledger_examples
 from tests.unit.reservation_core.domain.planning.worlds import MINUTE, T0, World, worlds
 
 ALL = 1000
 LONGEST = 40
-several_hundred = examples(200, suppress_health_check=list(HealthCheck))
+several_hundred = ledger_examples(200, suppress_health_check=list(HealthCheck))
 
 
 @st.composite

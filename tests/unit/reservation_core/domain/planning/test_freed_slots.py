@@ -19,13 +19,13 @@ from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.rules import Holding
 from reservation_core.domain.pools import freed_time
 from reservation_core.domain.pools.freed_time import EarlierPlaces
-from tests.examples import examples
+from tests.examples import ledger_examples
 from tests.unit.reservation_core.domain.planning.worlds import MINUTE, T0, World, held, job, node, snapshot, worlds
 
 ALL = 1000
 
-often = examples(150, suppress_health_check=list(HealthCheck))
-thousand = examples(1000, suppress_health_check=list(HealthCheck))
+often = ledger_examples(150, suppress_health_check=list(HealthCheck))
+thousand = ledger_examples(1000, suppress_health_check=list(HealthCheck))
 
 
 def decided(state: Picture, now: datetime, *, of_all: bool) -> list[object]:

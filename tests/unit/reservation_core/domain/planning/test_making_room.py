@@ -14,7 +14,7 @@ from reservation_core.domain.planning.standings import BY_AREA, Orders
 from reservation_core.domain.planning.start_decisions import plan_starts
 from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules, Scope
 from reservation_core.domain.policy.quota_book import QuotaBook
-from tests.examples import examples
+from tests.examples import ledger_examples
 from tests.unit.reservation_core.domain.planning.worlds import (
     MINUTE,
     T0,
@@ -109,7 +109,7 @@ def test_a_promise_is_by_the_slack_later_than_its_slot() -> None:
     assert decided(state)[0] == []
 
 
-@examples(1000, suppress_health_check=list(HealthCheck))
+@ledger_examples(1000, suppress_health_check=list(HealthCheck))
 @given(worlds(), st.lists(st.integers(0, 99), min_size=1, max_size=4), st.integers(0, 30))
 def test_whatever_makes_room_keeps_its_promise_and_no_gpu_is_given_twice(
     world: World, leaving: list[int], slack: int

@@ -14,7 +14,7 @@ from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.start_decisions import plan_starts
 from reservation_core.domain.planning.wait_estimates import estimate_waits
 from reservation_core.domain.pools.waiting_reasons import Capacity
-from tests.examples import examples
+from tests.examples import ledger_examples
 from tests.unit.reservation_core.domain.planning.worlds import (
     MINUTE,
     T0,
@@ -34,7 +34,7 @@ from tests.unit.reservation_core.domain.planning.worlds import (
     worlds,
 )
 
-thousand = examples(1000, suppress_health_check=list(HealthCheck))
+thousand = ledger_examples(1000, suppress_health_check=list(HealthCheck))
 FOREVER_LIMIT = 1000
 
 
@@ -276,7 +276,7 @@ def check_the_first_is_told_the_latest(world: World, limit: int, overrun: timede
         assert started[told[0].id] <= told[0].estimated_start_at
 
 
-@examples(300, suppress_health_check=list(HealthCheck))
+@ledger_examples(300, suppress_health_check=list(HealthCheck))
 @given(worlds(), st.sampled_from((FOREVER_LIMIT, 2)), st.sampled_from((0, 1, 3)), st.booleans())
 def test_everybody_starts_in_the_end_and_the_first_in_line_not_after_its_estimate(
     world: World, limit: int, overrun: int, anew: bool
@@ -326,7 +326,7 @@ def test_who_is_told_what_depends_on_which_overruns_have_ended_by_the_time_of_th
     ]
 
 
-@examples(300, suppress_health_check=list(HealthCheck))
+@ledger_examples(300, suppress_health_check=list(HealthCheck))
 @given(worlds(types=("h100",)), st.integers(1, 15))
 def test_single_gpu_jobs_start_exactly_when_they_were_told(world: World, minutes: int) -> None:
     alike = tuple(
@@ -341,7 +341,7 @@ def test_single_gpu_jobs_start_exactly_when_they_were_told(world: World, minutes
     assert {key: value for key, value in told.items() if value is not None} == started
 
 
-@examples(300, suppress_health_check=list(HealthCheck))
+@ledger_examples(300, suppress_health_check=list(HealthCheck))
 @given(worlds())
 def test_a_window_on_the_line_loses_nobody(world: World) -> None:
     seen: dict[str | None, int] = {}

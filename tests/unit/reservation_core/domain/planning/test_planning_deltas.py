@@ -12,7 +12,7 @@ from reservation_core.domain.plan import Commitment
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.start_decisions import plan_starts
 from reservation_core.domain.planning.wait_estimates import estimate_waits
-from tests.examples import examples
+from tests.examples import ledger_examples
 from tests.unit.reservation_core.domain.planning.worlds import (
     MINUTE,
     T0,
@@ -136,7 +136,7 @@ class Told:
         self.planner.set_nodes(self.nodes)
 
 
-@examples(1000, suppress_health_check=list(HealthCheck))
+@ledger_examples(1000, suppress_health_check=list(HealthCheck))
 @given(worlds(), st.lists(st.sampled_from(STEPS), min_size=4, max_size=25), st.data())
 def test_deltas_lead_to_the_same_decisions_as_a_fresh_look(
     world: World, steps: list[tuple[str, int]], data: st.DataObject

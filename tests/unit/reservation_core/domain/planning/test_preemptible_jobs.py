@@ -20,6 +20,7 @@ from reservation_core.domain.planning.calendar_planning import CalendarPicture
 from reservation_core.domain.planning.making_room import MOST_COMPARED
 from reservation_core.domain.pools.least_loss import Choice, Offer, fewest_lost
 from reservation_core.domain.request_terms import EndSignal, Preemption, SignalName
+from tests.examples import ledger_examples
 from tests.unit.reservation_core.domain.planning.worlds import T0, at, job, node, snapshot
 
 LOOK = timedelta(seconds=5)
@@ -210,6 +211,7 @@ def lived(sizes: list[int], seed: int, looks: int) -> System:
     return system
 
 
+@ledger_examples()
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=3), st.integers(0, 2**32), st.integers(100, 700))
 def test_no_promise_and_no_booking_is_late_for_a_preemptible_job(sizes: list[int], seed: int, looks: int) -> None:
     lived(sizes, seed, looks)

@@ -16,7 +16,7 @@ from reservation_core.domain.planning.start_decisions import plan_starts
 from reservation_core.domain.planning.wait_estimates import estimate_waits
 from reservation_core.domain.pools.waiting_reasons import Capacity
 from reservation_core.domain.request_terms import Share
-from tests.examples import examples
+from tests.examples import ledger_examples
 from tests.unit.reservation_core.domain.planning.worlds import (
     MINUTE,
     T0,
@@ -32,7 +32,7 @@ from tests.unit.reservation_core.domain.planning.worlds import (
 )
 
 ALL = 1000
-several_hundred = examples(400, suppress_health_check=list(HealthCheck))
+several_hundred = ledger_examples(400, suppress_health_check=list(HealthCheck))
 
 ASKED = (None, None, Share(1), Share(5), Share(None, 7), Share(3, 2), Share(9, 1), Share(12, 12))
 HAVE = ((8, 8), (10, 7), (7, None), (None, 9))
@@ -226,7 +226,7 @@ def run(world: World) -> tuple[dict[str, datetime], dict[str, datetime]]:
     return promised, started
 
 
-@examples(150, suppress_health_check=list(HealthCheck))
+@ledger_examples(150, suppress_health_check=list(HealthCheck))
 @given(shared_worlds())
 def test_whatever_happens_sums_hold_and_promises_are_kept(world: World) -> None:
     # What has ended and is still held is a guess, so nobody's promise is certain beside it.

@@ -12,7 +12,7 @@ from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.slot_decisions import LAPSED, UNUSABLE, late_starts, plan_slots
 from reservation_core.domain.planning.start_decisions import plan_starts
 from reservation_core.domain.planning.wait_estimates import estimate_waits
-from tests.examples import examples
+from tests.examples import ledger_examples
 from tests.unit.reservation_core.domain.planning.worlds import (
     MINUTE,
     T0,
@@ -29,7 +29,7 @@ from tests.unit.reservation_core.domain.planning.worlds import (
     worlds,
 )
 
-thousand = examples(1000, suppress_health_check=list(HealthCheck))
+thousand = ledger_examples(1000, suppress_health_check=list(HealthCheck))
 ALL = 1000
 
 

@@ -14,7 +14,7 @@ from reservation_core.domain.plan import Commitment, PlannedSlot, PlanningSnapsh
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
 from reservation_core.domain.pools.booked_shares import beyond_share
 from reservation_core.domain.request_terms import Resources, Share
-from tests.examples import examples
+from tests.examples import ledger_examples
 from tests.unit.reservation_core.domain.planning.worlds import MINUTE, T0, at, job
 
 ALL = 1000
@@ -115,7 +115,7 @@ def decided(world: Booked) -> list[Start | PlannedSlot]:
     return list(found.values())
 
 
-@examples(400)
+@ledger_examples(400)
 @given(bookings(most_waiting=1))
 def test_a_job_gets_the_first_gpus_of_its_booking_that_are_as_much_as_it_asks_for(world: Booked) -> None:
     [wanted] = world.waiting
@@ -124,7 +124,7 @@ def test_a_job_gets_the_first_gpus_of_its_booking_that_are_as_much_as_it_asks_fo
     assert [decision.start for decision in found] == ([] if expected is None else [expected])
 
 
-@examples(400)
+@ledger_examples(400)
 @given(bookings())
 def test_jobs_in_a_booking_never_have_more_of_a_node_than_the_booking(world: Booked) -> None:
     by_id = {waiting_job.id: waiting_job for waiting_job in world.waiting}
@@ -150,7 +150,7 @@ def test_jobs_in_a_booking_never_have_more_of_a_node_than_the_booking(world: Boo
                 assert sum(asked.values()) <= Fraction((has or 0) * booked, len(node.gpus))
 
 
-@examples(400)
+@ledger_examples(400)
 @given(bookings())
 def test_a_refusal_names_exactly_what_does_not_fit_everywhere(world: Booked) -> None:
     """`least_share_in_booking` answers the least of these whole numbers, 0 where a node reports nothing."""

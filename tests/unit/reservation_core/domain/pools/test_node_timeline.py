@@ -7,12 +7,12 @@ from reservation_core.domain.calendar import FOREVER, GpuCalendar, Row, is_free_
 from reservation_core.domain.model import Gpu
 from reservation_core.domain.pools.node_timeline import Timeline
 from reservation_core.domain.pools.pool import NodeGpus
-from tests.examples import examples
+from tests.examples import ledger_examples
 
 NOW = 1_000_000_000
 STEP = 60_000_000  # what an overrun is thought to last, so that such an end may meet others
 
-hundreds = examples(500)
+hundreds = ledger_examples(500)
 
 
 @st.composite

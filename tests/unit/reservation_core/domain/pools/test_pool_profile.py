@@ -7,7 +7,7 @@ from reservation_core.domain.calendar import FOREVER, GpuCalendar, Row, earliest
 from reservation_core.domain.model import Gpu
 from reservation_core.domain.pools.pool import Pool
 from reservation_core.domain.pools.pool_profile import Fit, PoolProfile
-from tests.examples import examples
+from tests.examples import ledger_examples
 
 NOW = 1_000_000_000
 STEP = 1_000_000
@@ -72,7 +72,7 @@ class Played:
             self.profile.forget(node.position, freed=True)
 
 
-@examples(500)
+@ledger_examples(500)
 @given(Sizes, Questions, st.integers(0, 40))
 def test_everybody_gets_the_earliest_fit_whatever_was_taken_and_given_back(
     sizes: list[int], questions: list[Question], later: int
@@ -119,7 +119,7 @@ Times = st.sampled_from(((1, 1, 1), (1, 1, 1), (3, 0, 0), (2, 0, 1), (1, 1, 2)))
 """How long a node's card is taken from now on, free, and taken once more."""
 
 
-@examples(500)
+@ledger_examples(500)
 @given(st.lists(Times, min_size=18, max_size=24), st.integers(1, 4), st.integers(1, 2), st.sets(st.integers(0, 23)))
 def test_the_choice_of_nodes_does_not_hang_on_what_was_read_before(
     taken: list[tuple[int, int, int]], nodes: int, length: int, read: set[int]

@@ -26,7 +26,7 @@ from reservation_core.domain.model import (
     ReasonCode,
     Reservation,
 )
-from tests.examples import examples
+from tests.examples import ledger_examples
 from tests.unit.reservation_core.domain.jobs.life.lives import (
     EVENTS,
     STARTS,
@@ -89,7 +89,7 @@ def _check_step(before: Reservation, event: Event, after: Reservation, effects: 
         assert WakePlanner in done
 
 
-@examples(1000)
+@ledger_examples(1000)
 @given(st.lists(st.tuples(EVENTS, st.integers(0, 2000), st.booleans()), max_size=25))
 def test_any_order_of_events_is_a_legal_life(events: list[tuple[Event | Allocated, int, bool]]) -> None:
     row, now = queued(), T0

@@ -17,7 +17,7 @@ from reservation_core.domain.model import JobStatus
 from reservation_core.domain.plan import Commitment, Need, PlannedSlot, Start, Waiting
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
 from reservation_core.domain.planning.standings import BY_AREA
-from tests.examples import examples
+from tests.examples import ledger_examples
 from tests.unit.reservation_core.domain.planning.worlds import (
     MINUTE,
     T0,
@@ -268,7 +268,7 @@ def lives(world: ChainWorld, steps: int) -> Iterator[None]:
         yield
 
 
-@examples(300)
+@ledger_examples(300)
 @given(st.integers(0, 2**32))
 def test_slots_follow_whatever_jobs_do(seed: int) -> None:
     world = ChainWorld(Random(seed), honest=False)
@@ -276,7 +276,7 @@ def test_slots_follow_whatever_jobs_do(seed: int) -> None:
         pass
 
 
-@examples(300)
+@ledger_examples(300)
 @given(st.integers(0, 2**32))
 def test_no_promise_is_missed_where_jobs_end_in_time(seed: int) -> None:
     world = ChainWorld(Random(seed), honest=True)
