@@ -36,11 +36,16 @@ class UntakenXids:
         found = [(self._look, sample.uuid, sample.xid) for sample in samples if sample.xid is not None]
         self._xids = [*waiting, *found][-_MOST:]
 
+    def confirm(self, look: int | None) -> None:
+        """Forget the errors up to a look whose answer has arrived. Before `add`, which keeps those of silent GPUs."""
+        if look is not None and self._first <= look <= self._look:
+            self._xids = [found for found in self._xids if found[0] > look]
+
     def after(self, look: int | None) -> Sequence[GpuSample]:
         """The samples of the last look, with the errors since a look whose answer has arrived."""
         if look is None or not self._first <= look <= self._look:
             return self._samples
-        self._xids = [found for found in self._xids if found[0] > look]
+        self.confirm(look)
         worst: dict[str, int] = {}
         for _, uuid, xid in self._xids:
             worst[uuid] = worse_xid(worst.get(uuid), xid)

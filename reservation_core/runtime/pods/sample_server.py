@@ -32,6 +32,7 @@ def create_app(sampler: GpuSampler | None, clock: Clock) -> FastAPI:
         nonlocal lasts_until
         async with looking:
             time = asyncio.get_running_loop().time
+            last.confirm(after)
             if sampler is not None and time() >= lasts_until:
                 last.add(await sampler.look(clock.now()))
                 lasts_until = time() + _LASTS_S

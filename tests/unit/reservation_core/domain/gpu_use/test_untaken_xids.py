@@ -54,6 +54,17 @@ def test_an_error_waits_for_a_sample_of_its_gpu() -> None:
     assert told(agent.after(arrived)) == [None, 79]
 
 
+def test_an_error_that_arrived_is_not_told_again_when_its_gpu_has_been_silent() -> None:
+    agent, arrived = UntakenXids(FIRST), FIRST
+    heard = []
+    for look in (seen(None), seen(79), seen(), seen(), seen(None), seen(None)):
+        agent.confirm(arrived)
+        agent.add(look)
+        heard += told(agent.after(arrived))
+        arrived = agent.look
+    assert [xid for xid in heard if xid is not None] == [79]
+
+
 @pytest.mark.parametrize("seed", range(200))
 def test_each_error_arrives_once(seed: int) -> None:
     chance = random.Random(seed)
