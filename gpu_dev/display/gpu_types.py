@@ -1,6 +1,6 @@
 """GPUs counted by type."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from datetime import datetime
 from itertools import groupby
 from typing import TypeVar
@@ -36,18 +36,19 @@ class TypeSummary(Struct, kw_only=True):
 def summarise(cards: Iterable[GpuOut], nodes: Iterable[NodeOut] = ()) -> list[TypeSummary]:
     """Count GPUs by type, in the order of the types' names, and what their nodes have beside them.
 
-    Those of nodes that take nothing new are not free.
+    Nothing is free on nodes that take nothing new. A node of two types counts for both.
     """
     beside = list(nodes)
+    closed = {node.name for node in beside if not takes_new(node)}
     by_type = groupby(sorted(cards, key=lambda card: (card.gpu_type, card.node)), key=lambda card: card.gpu_type)
     return [
-        _summary(gpu_type, list(group), [node for node in beside if gpu_type in node.gpu_types])
+        _summary(gpu_type, list(group), [node for node in beside if gpu_type in node.gpu_types], closed)
         for gpu_type, group in by_type
     ]
 
 
-def _summary(gpu_type: str, cards: list[GpuOut], nodes: list[NodeOut]) -> TypeSummary:
-    closed = {node.name for node in nodes if not takes_new(node)}
+def _summary(gpu_type: str, cards: list[GpuOut], nodes: list[NodeOut], closed: Container[str]) -> TypeSummary:
+    able = [node for node in nodes if node.name not in closed]
     free = [card for card in cards if card.state is GpuState.FREE and card.node not in closed]
     held = sum(card.state is GpuState.HELD for card in cards)
     coming = [card.free_at for card in cards if card.state is GpuState.HELD and card.free_at is not None]
@@ -61,9 +62,9 @@ def _summary(gpu_type: str, cards: list[GpuOut], nodes: list[NodeOut]) -> TypeSu
         most_free_on_one_node=max(per_node, default=0),
         next_free_at=None if free else min(coming, default=None),
         cpus=_sum(node.cpus for node in nodes),
-        cpus_free=_sum(node.cpus_free for node in nodes),
+        cpus_free=_sum(node.cpus_free for node in able) if able else 0,
         memory_bytes=_sum(node.memory_bytes for node in nodes),
-        memory_bytes_free=_sum(node.memory_bytes_free for node in nodes),
+        memory_bytes_free=_sum(node.memory_bytes_free for node in able) if able else 0,
     )
 
 
