@@ -192,22 +192,29 @@ def _node(report: NodeReport, pods: Sequence[ForeignPod]) -> KnownNode:
 
 def _split(node: KnownNode, known: KnownNode | None, kept: float | None) -> KnownNode:
     """Set a part of a node aside for jobs without GPUs; the same as before while jobs there ask for amounts."""
-    spare: list[int | None] = []
-    left: list[int | None] = []
-    for whole, before, one_job in (
-        (node.cpu_milli, known and known.spare_cpu_milli, CPU_JOB_SHARE.cpu_milli),
-        (node.memory_bytes, known and known.spare_memory_bytes, CPU_JOB_SHARE.memory_bytes),
-    ):
-        aside = (before or 0) if known is not None and known.is_asked else _aside(whole or 0, one_job or 0, kept)
-        spare.append(aside or None)
-        left.append(None if whole is None else max(whole - aside, 0))
+    spare = (
+        (known.spare_cpu_milli, known.spare_memory_bytes)
+        if known is not None and known.is_asked
+        else _aside(node.cpu_milli, node.memory_bytes, kept)
+    )
+    left = [
+        None if whole is None else max(whole - (aside or 0), 0)
+        for whole, aside in zip((node.cpu_milli, node.memory_bytes), spare, strict=True)
+    ]
     return replace(node, cpu_milli=left[0], memory_bytes=left[1], spare_cpu_milli=spare[0], spare_memory_bytes=spare[1])
 
 
-def _aside(whole: int, one_job: int, kept: float | None) -> int:
-    if kept is None:
-        return min(max(whole // 10, one_job), whole // 2)
-    return int(whole * kept)
+def _aside(cpu_milli: int | None, memory_bytes: int | None, kept: float | None) -> tuple[int | None, int | None]:
+    """What is kept of these; by default nothing where one job without GPUs would not fit into half of them."""
+    amounts = [cpu_milli or 0, memory_bytes or 0]
+    one_job = [CPU_JOB_SHARE.cpu_milli or 0, CPU_JOB_SHARE.memory_bytes or 0]
+    if kept is not None:
+        aside = [int(whole * kept) for whole in amounts]
+    elif any(0 < whole < 2 * least for whole, least in zip(amounts, one_job, strict=True)):
+        aside = [0, 0]
+    else:
+        aside = [min(max(whole // 10, least), whole) for whole, least in zip(amounts, one_job, strict=True)]
+    return aside[0] or None, aside[1] or None
 
 
 def _taken(known: Mapping[int, KnownGpu], gpus: Mapping[int, GpuReport], pods: Sequence[ForeignPod]) -> set[int]:

@@ -193,7 +193,8 @@ def test_the_planner_hears_only_of_what_it_decides_by(report, replan) -> None:
     [
         ((64_000, 2**38), (6400, 2**38 // 10)),
         ((8000, 2**33), (1000, 2**31)),
-        ((1000, 2**31), (500, 2**30)),
+        ((1000, 2**31), (None, None)),
+        ((4000, 3 * 2**30), (None, None)),
         ((None, 2**36), (None, 2**36 // 10)),
     ],
 )
