@@ -77,7 +77,7 @@ async def test_the_plot_shows_how_busy_the_gpus_of_a_project_were(
     assert 'href="/usage?by=project&amp;span=day&amp;q=vision"' in page
     alone = await browser.get("/usage?by=project&span=day&q=vision")
     assert "1 GPU-hours held, 1 used, 0.5 busy" in alone
-    assert "of “vision” alone" in words(alone)
+    assert "of names with “vision” alone" in words(alone)
     assert page.count('class="busy"') == alone.count('class="busy"') == 1
 
 
