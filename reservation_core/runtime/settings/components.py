@@ -135,7 +135,8 @@ class CommonSettings(EnvironmentSettings):
     local_cpus: Annotated[int, Field(ge=1, le=MOST_CPUS)] | None = None
     local_memory: MemorySize | None = None
     # The part of each node's CPUs and memory that is kept for jobs without GPUs; jobs with GPUs have the rest. None: on
-    # a local cluster a tenth, but at least 1 CPU and 2 GiB, and nothing where that is more than half; on Kubernetes nothing.
+    # a local cluster a tenth, but at least 1 CPU and 2 GiB, and nothing where that is more than half; on Kubernetes
+    # nothing.
     cpu_job_share: Annotated[float, Field(ge=0, le=0.9)] | None = None
     # A folder of cgroup v2 that this user may write: jobs are kept there to the CPUs and memory that they ask for.
     local_cgroup: Path | None = None
