@@ -205,7 +205,7 @@ def _split(node: KnownNode, known: KnownNode | None, kept: float | None) -> Know
 
 
 def _aside(cpu_milli: int | None, memory_bytes: int | None, kept: float | None) -> tuple[int | None, int | None]:
-    """What is kept of these; by default nothing where one job without GPUs would not fit into half of them."""
+    """The parts of these that are kept; by default none where one job without GPUs would not fit into half of them."""
     amounts = [cpu_milli or 0, memory_bytes or 0]
     one_job = [CPU_JOB_SHARE.cpu_milli or 0, CPU_JOB_SHARE.memory_bytes or 0]
     if kept is not None:
