@@ -22,12 +22,16 @@ def kept_start(gpus: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KnownDependency:
-    """A dependency with the status of the job that is waited for, and whether that job has ever started."""
+    """A dependency with the status of the job that is waited for, and whether that job has ever started.
+
+    `met_by` is when it is met at the latest: by the other's GPUs or slot. None where that is not known.
+    """
 
     job: str
     when: DependencyWhen
     status: JobStatus
     started: bool
+    met_by: datetime | None = None
 
     @property
     def state(self) -> DependencyState:
@@ -59,16 +63,29 @@ def settle(dependencies: Sequence[KnownDependency]) -> DependenciesMet | Depende
 
 
 def waiting_reason(dependencies: Sequence[KnownDependency], start: str = UNKNOWN_START) -> Reason:
-    """Why a job is held that waits for these, at least one, with a sentence about its start."""
+    """Why a job is held that waits for these, at least one, with a sentence about its start.
+
+    It names the one that decides, see `last_first`.
+    """
     gone = next((one for one in dependencies if one.state is DependencyState.IMPOSSIBLE), None)
     if gone is not None:
         detail = f"{gone.job} {_ended(gone.status)}, so this job can never start. It is cancelled in a moment."
         return Reason(ReasonCode.WAITING_FOR_JOBS, detail)
-    left = still_open(dependencies) or dependencies
+    left = still_open(last_first(dependencies)) or dependencies
     first, others = left[0], len(left) - 1
     more = "" if not others else " and for 1 other job" if others == 1 else f" and for {others} other jobs"
     detail = f"It waits for {first.job} to {_verb(first.when)}{more}. {start}".rstrip()
     return Reason(ReasonCode.WAITING_FOR_JOBS, detail)
+
+
+def last_first(dependencies: Sequence[KnownDependency]) -> tuple[KnownDependency, ...]:
+    """The same, beginning with the open ones: first those of which no end is known, then those that are met last."""
+    open_ones = still_open(dependencies)
+    unknown = [one for one in open_ones if one.met_by is None]
+    known = [(one.met_by, one) for one in open_ones if one.met_by is not None]
+    known.sort(key=lambda known_end: known_end[0], reverse=True)
+    others = (one for one in dependencies if one.state is not DependencyState.OPEN)
+    return (*unknown, *(one for _, one in known), *others)
 
 
 def still_open(dependencies: Sequence[KnownDependency]) -> list[KnownDependency]:

@@ -3,6 +3,9 @@
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from itertools import groupby
+from typing import Any
+
+from sqlalchemy import Row
 
 from reservation_core.adapters.postgres.connection import direct
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
@@ -25,11 +28,7 @@ class Dependencies(StatementRunner):
         """These dependencies with what is known of the jobs; jobs that this user does not have are left out."""
         named = [dependency.job for dependency in dependencies]
         rows = {row.id: row for row in await self._run("needed_jobs", ids=named, user_id=user_id)}
-        return [
-            KnownDependency(one.job, one.when, JobStatus(rows[one.job].status), rows[one.job].started)
-            for one in dependencies
-            if one.job in rows
-        ]
+        return [_known(one, rows[one.job]) for one in dependencies if one.job in rows]
 
     async def add(self, job_id: str, dependencies: Sequence[KnownDependency]) -> None:
         """Store what a new job waits for. The jobs must be kept (see `keep`)."""
@@ -44,10 +43,7 @@ class Dependencies(StatementRunner):
         """What these jobs wait for, in the order of their requests; jobs that name no others are left out."""
         rows = await self._run("dependencies_of", ids=list(ids))
         return {
-            job_id: tuple(
-                KnownDependency(row.needs_id, DependencyWhen(row.condition), JobStatus(row.status), row.started)
-                for row in group
-            )
+            job_id: tuple(_known(Dependency(row.needs_id, DependencyWhen(row.condition)), row) for row in group)
             for job_id, group in groupby(rows, key=lambda row: row.job_id)
         }
 
@@ -65,3 +61,9 @@ class Dependencies(StatementRunner):
     async def take_news(self, ids: Sequence[str]) -> int:
         """Take the news of these jobs, and count it. Lock the jobs before, and read what they wait for afterwards."""
         return (await self._run("take_news", ids=list(ids))).rowcount
+
+
+def _known(dependency: Dependency, row: Row[Any]) -> KnownDependency:
+    """A dependency with the job's row."""
+    met_by = row.starts_by if dependency.when is DependencyWhen.STARTED else row.ends_by
+    return KnownDependency(dependency.job, dependency.when, JobStatus(row.status), row.started, met_by)

@@ -23,6 +23,7 @@ from reservation_core.domain.jobs.dependencies import (
     UNKNOWN_START,
     KnownDependency,
     kept_start,
+    last_first,
     still_open,
     waiting_reason,
 )
@@ -205,6 +206,7 @@ class JobViews:
     ) -> JobView:
         reservation = reservation_of(row._mapping, self._sealing)  # noqa: SLF001 -- public, by its documentation
         if row.status == "queued" and row.held and (left := still_open(after)):
+            after = last_first(after)
             reservation = replace(
                 reservation,
                 reason=waiting_reason(left, UNKNOWN_START if row.slot_start is None else kept_start(row.gpus)),

@@ -22,6 +22,7 @@ from reservation_core.domain.jobs.dependencies import (
     RELEASED,
     KnownDependency,
     kept_start,
+    last_first,
     settle,
     still_open,
     waiting_reason,
@@ -178,6 +179,25 @@ def test_reasons_name_the_first_job_and_count_the_others() -> None:
     assert told == "job-c has failed, so this job can never start. It is cancelled in a moment."
     over = replace(jobs[0], status=JobStatus.FAILED)
     assert still_open([over, *jobs[1:]]) == jobs[1:]
+
+
+def test_reasons_name_the_job_that_decides() -> None:
+    """The one of which no end is known, or else the one that is met last."""
+    early, late, met = (
+        KnownDependency(
+            f"job-{name}",
+            DependencyWhen.ENDED,
+            JobStatus.RUNNING,
+            started=True,
+            met_by=NOW + hours * timedelta(hours=1),
+        )
+        for name, hours in (("early", 1), ("late", 2), ("met", 3))
+    )
+    met = replace(met, status=JobStatus.SUCCEEDED)
+    assert waiting_reason([met, early, late]).detail.startswith("It waits for job-late to end and for 1 other job.")
+    unknown = replace(early, job="job-unknown", met_by=None)
+    assert waiting_reason([early, late, unknown]).detail.startswith("It waits for job-unknown to end")
+    assert last_first([met, early, late, unknown]) == (unknown, late, early, met)
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,11 @@ from datetime import datetime, timedelta
 import pytest
 
 from reservation_core.domain.errors import CalendarConflictError
-from reservation_core.domain.jobs.asked_dependencies import DependencyWhen
+from reservation_core.domain.jobs.asked_dependencies import Dependency, DependencyWhen
+from reservation_core.domain.jobs.dependencies import waiting_reason
 from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode
 from reservation_core.domain.plan import PlacedGpu, PlannedSlot
+from reservation_core.usecases.jobs.dependencies import known_dependencies
 from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.planning.planner import Planner
 from tests.integration.reservation_core.usecases.jobs.test_dependencies import dependent, end, settle_all
@@ -57,6 +59,19 @@ async def test_a_chain_is_promised_its_starts_at_once(world: World) -> None:
         assert await begins(world, job) == await ends(world, before)
         view = await world.view(job)
         assert view.promised_start_at == view.estimated_start_at == await begins(world, job)
+
+
+async def test_a_job_says_which_of_the_others_decides_about_its_start(world: World) -> None:
+    short, long = await world.ran(duration=1800), await world.ran(duration=7200)
+    both = await dependent(world, {short: SUCCEEDED, long: ENDED})
+    await world.plan(slots=True)
+    view = await world.view(both)
+    assert view.estimated_start_at == await ends(world, long)
+    assert view.reservation.reason.detail.startswith(f"It waits for {long} to end and for 1 other job.")
+    assert [one.job for one in view.after] == [long, short]
+    async with world.uow() as uow:
+        known = await known_dependencies(uow, world.who, [Dependency(short, SUCCEEDED), Dependency(long, ENDED)])
+    assert waiting_reason(known).detail.startswith(f"It waits for {long} to end")
 
 
 async def test_a_chain_whose_first_job_ends_early_goes_on_at_once(world: World) -> None:
