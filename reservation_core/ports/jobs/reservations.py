@@ -75,7 +75,8 @@ class JobView:
     `promised_start_at` is the first estimate that the ledger guaranteed; it stays after the job has started.
     `predicted_start` is known only of waiting jobs, and not of all.
     `shared_with`: names of users; None where it is not read, and for those users themselves.
-    `after`: the jobs that it waits for, first the one that decides, or has waited for. `counts`: the elements of an array.
+    `after`: the jobs that it waits for, the one that decides before the others, or has waited for. `counts`: the
+    elements of an array.
     """
 
     reservation: Reservation

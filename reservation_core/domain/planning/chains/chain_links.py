@@ -47,11 +47,13 @@ class Turns:
     def first(self) -> str | None:
         return self._heap[0][1] if self._heap else None
 
+    def __contains__(self, job_id: str) -> bool:
+        return job_id in self._known
+
     def add(self, job_id: str, place: tuple[bool, Order]) -> None:
-        """Add a job, unless it is among them."""
-        if job_id not in self._known:
-            self._known.add(job_id)
-            heappush(self._heap, (place, job_id))
+        """Add a job that is not among them."""
+        self._known.add(job_id)
+        heappush(self._heap, (place, job_id))
 
     def take_first(self) -> None:
         """Remove the first."""
@@ -123,11 +125,6 @@ class ChainLinks:
     def note_all(self) -> None:
         """Look at all jobs again."""
         self.news.update(self.jobs)
-
-    def take_news(self) -> set[str]:
-        """The jobs to look at, once."""
-        news, self.news = self.news, set()
-        return news
 
 
 def late_by(ledger: Ledger, job_id: str, at: int) -> int:

@@ -16,6 +16,9 @@ from reservation_core.domain.planning.chains.chain_links import IN_TIME, ChainLi
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.slot_decisions import UNUSABLE, SlotPlan, SlotSearch, no_slot
 
+_LINED_UP = 16
+"""After how many jobs that are lined up it is asked whether there is time."""
+
 NOT_RELEASED = "What it waited for was over, but it was not released in time."
 
 
@@ -73,13 +76,12 @@ class _ChainPlan:
     def look(self, limit: int, enough: Callable[[], bool]) -> bool:
         """Look at jobs with news; true when some are left.
 
-        Those with a slot go first, as they were submitted: what a job follows has got its new slot before.
+        Those with a slot go first, as they were submitted: what a job follows has got its new slot before. So none is
+        looked at before all are lined up.
         """
         turns = self.links.turns
-        for changed in self.links.take_news():
-            self._line_up(changed)
         looked_at = 0
-        while (job_id := turns.first) is not None:
+        while self._line_up_news(enough) and (job_id := turns.first) is not None:
             place = self._place_of(job_id)
             if place is None:  # it waits for others no longer
                 turns.take_first()
@@ -94,11 +96,23 @@ class _ChainPlan:
                 before = self.decided.pop(job_id, None)
                 because = slot.because if before is None else slot.because or before.because
                 self.decided[job_id] = replace(slot, because=because)
-                for dependant in self.links.dependants(job_id):
-                    self._line_up(dependant)
-        return False
+                self.links.news.update(self.links.dependants(job_id))
+        return bool(self.links.news)
+
+    def _line_up_news(self, enough: Callable[[], bool]) -> bool:
+        """Line the jobs up that have news; false when there is no time for all."""
+        news = self.links.news
+        lined_up = 0
+        while news:
+            if lined_up and lined_up % _LINED_UP == 0 and enough():
+                return False
+            self._line_up(news.pop())
+            lined_up += 1
+        return True
 
     def _line_up(self, job_id: str) -> None:
+        if job_id in self.links.turns:
+            return
         place = self._place_of(job_id)
         if place is not None:
             job = self.links.jobs[job_id]
