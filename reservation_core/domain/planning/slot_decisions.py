@@ -10,7 +10,7 @@ A *walk* goes through jobs with a slot, after something was given back, a part o
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from heapq import heapify, heappop, heapreplace, merge
 from itertools import islice
@@ -77,8 +77,8 @@ def plan_slots(
     # The last decision on a job stands, where it was made: quotas are asked about them in this order.
     last_of: dict[str, PlannedSlot] = {}
     for slot in decided:
-        last_of.pop(slot.id, None)
-        last_of[slot.id] = slot
+        before = last_of.pop(slot.id, None)
+        last_of[slot.id] = slot if before is None else replace(slot, because=slot.because or before.because)
     decided = list(last_of.values())
     for slot in decided:
         if slot.id in queue.jobs:
