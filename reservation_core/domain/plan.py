@@ -206,7 +206,7 @@ class LateStart:
 
 @dataclass(frozen=True, slots=True)
 class WaitEstimate:
-    """What a waiting job shows. `position` counts from 1 in the queue of the requested type.
+    """What a waiting job shows. `position` counts from 1 in the queue of the requested type; None: it is in none yet.
 
     `estimated_start_at` is None only if it can't be placed on the current inventory. `p50` and `p90` are its start as
     predicted from how long jobs really run: by `p50` in half of all cases, by `p90` in nine of ten, never later than
@@ -214,7 +214,7 @@ class WaitEstimate:
     """
 
     id: str
-    position: int
+    position: int | None
     reason: Reason
     estimated_start_at: datetime | None
     p50: datetime | None = None

@@ -223,7 +223,7 @@ class CalendarPicture:
     @property
     def has_waiting(self) -> bool:
         """Whether any job waits."""
-        waits = self.common.queue.jobs or self.cpu_jobs.queue.jobs
+        waits = self.common.queue.jobs or self.cpu_jobs.queue.jobs or self.common.dependants
         return bool(waits) or any(pool.waiting for pool in self._bookings.values())
 
     def forget_slot(self, job_id: str) -> None:

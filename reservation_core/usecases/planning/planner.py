@@ -278,11 +278,9 @@ class Planner:
             return
         self._cadence.estimated_at = now
         estimates = picture.estimate_waits(now, self._rules.estimates)
-        if not estimates and self._estimates is Estimates.NONE:
-            return
-        if estimates and self.predictions is not None:
+        if self._rules.estimates and picture.has_waiting and self.predictions is not None:
             estimates = await self.predictions.add(picture, estimates, now, self._epoch)
-        self._estimates = Estimates.CURRENT if estimates else Estimates.NONE
+        self._estimates = Estimates.CURRENT if picture.has_waiting else Estimates.NONE
         async with self._uow() as uow:
             await uow.planning.publish_estimates(self._epoch, estimates, now)
 

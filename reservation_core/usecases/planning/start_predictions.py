@@ -32,7 +32,10 @@ class PredictsStarts(Protocol):
         """Learn from jobs that ended since the last time, oldest first."""
 
     def predict(self, picture: CalendarPicture, estimates: Sequence[WaitEstimate], now: datetime) -> list[WaitEstimate]:
-        """The same estimates with their p50 and p90 where these can be told, no later than the promised start."""
+        """The same estimates with their p50 and p90 where these can be told, no later than the promised start.
+
+        Others are added for jobs that wait for other jobs.
+        """
 
 
 class RunTimeReader:

@@ -259,7 +259,7 @@ def _as_its_first(array: JobView, element: JobView) -> JobView:
 def _predicted_start(row: Row[Any]) -> PredictedStart | None:
     """The prediction of a waiting job, which a slot that became earlier since then bounds."""
     p50, p90 = row.estimated_start_p50, row.estimated_start_p90
-    if p50 is None or p90 is None:
+    if p50 is None or p90 is None or (row.held and row.slot_start is None):
         return None
     if row.slot_start is None:
         return PredictedStart(p50, p90)

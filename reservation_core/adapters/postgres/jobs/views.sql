@@ -160,7 +160,7 @@ ORDER BY r.line_priority, r.seq LIMIT :limit;
 WITH told AS MATERIALIZED (
     SELECT r.line_type, r.line_priority, r.seq, e.planned_at
     FROM wait_estimates e JOIN reservations r ON r.id = e.reservation_id
-    WHERE r.status = 'queued' AND r.booking_id IS NULL
+    WHERE r.status = 'queued' AND r.booking_id IS NULL AND e.position IS NOT NULL
 )
 SELECT k.id, part.jobs,
        (SELECT count(*) FROM told t

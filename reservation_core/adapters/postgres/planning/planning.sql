@@ -324,7 +324,8 @@ WITH RECURSIVE time AS MATERIALIZED (
 ), promised AS (
     INSERT INTO start_promises (reservation_id, promised_start_at, made_at, first_p50, first_p90)
     SELECT w.id, i.promised_at, (SELECT at FROM time), e.estimated_start_p50, e.estimated_start_p90
-    FROM waiting w JOIN input i ON i.id = w.id LEFT JOIN wait_estimates e ON e.reservation_id = w.id
+    FROM waiting w JOIN input i ON i.id = w.id
+    LEFT JOIN wait_estimates e ON e.reservation_id = w.id AND e.position IS NOT NULL
     WHERE i.placed
     ON CONFLICT (reservation_id) DO NOTHING
 ), missed AS (
@@ -407,7 +408,8 @@ SELECT EXISTS (SELECT FROM fence) AS leads, (SELECT count(*) FROM forgotten) AS 
 -- Write estimates of waiting jobs that have changed. Jobs that are no longer among the first of the queue, or have left
 -- it, are not written. Predicted starts drift as time passes: they are written again once they are off by a fiftieth of
 -- the time until then, or half a minute, and pages are woken for that alone twice a minute at most. The first prediction is
--- kept with the promise; commit_slots does that for a promise that comes after it.
+-- kept with the promise; commit_slots does that for a promise that comes after it. What is predicted of jobs that wait for
+-- others is not kept: it is no part of what predictions are judged by.
 WITH outdated AS (
     DELETE FROM wait_estimates e
     WHERE NOT EXISTS (SELECT FROM unnest(CAST(:ids AS text[])) AS told (id) WHERE told.id = e.reservation_id)
@@ -436,11 +438,12 @@ WITH outdated AS (
     SET position = excluded.position, reason_code = excluded.reason_code, reason = excluded.reason,
         estimated_start_at = excluded.estimated_start_at, estimated_start_p50 = excluded.estimated_start_p50,
         estimated_start_p90 = excluded.estimated_start_p90, planned_at = excluded.planned_at
-    RETURNING reservation_id, estimated_start_p50, estimated_start_p90
+    RETURNING reservation_id, position, estimated_start_p50, estimated_start_p90
 )
 UPDATE start_promises p SET first_p50 = t.estimated_start_p50, first_p90 = t.estimated_start_p90
 FROM told t
-WHERE p.reservation_id = t.reservation_id AND p.first_p50 IS NULL AND t.estimated_start_p50 IS NOT NULL;
+WHERE p.reservation_id = t.reservation_id AND p.first_p50 IS NULL AND t.estimated_start_p50 IS NOT NULL
+  AND t.position IS NOT NULL;
 
 -- name: run_times
 -- Of the newest jobs that ended after a time (null: ever), oldest first, those that ran as they liked: they started,

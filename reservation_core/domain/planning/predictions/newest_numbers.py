@@ -39,3 +39,9 @@ class NewestNumbers:
         first = bisect_right(self._in_order, least)
         count = len(self._in_order) - first
         return self._in_order[first + count // 2] if count else None
+
+    def quantile_above(self, part: float, least: float) -> float | None:
+        """Like `quantile`, of those above a number; None if none is."""
+        first = bisect_right(self._in_order, least)
+        count = len(self._in_order) - first
+        return self._in_order[first + min(count - 1, int(part * (count + 1)))] if count else None

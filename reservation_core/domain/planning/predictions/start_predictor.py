@@ -13,9 +13,11 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from reservation_core.domain.calendar import to_micros, to_moment
+from reservation_core.domain.jobs.dependencies import RELEASED
 from reservation_core.domain.plan import WaitEstimate, Waiting
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
 from reservation_core.domain.planning.planning_picture import Picture
+from reservation_core.domain.planning.predictions.chained_starts import Likely, predict_chained
 from reservation_core.domain.planning.predictions.queue_run import QueueRun, RunningRows
 from reservation_core.domain.planning.predictions.run_time_shares import RunTimeShares
 from reservation_core.domain.planning.predictions.wait_calibration import LEVELS, LearntWaits, WaitCalibration
@@ -115,14 +117,25 @@ class StartPredictor:
         return Calibration(starts, by_p50, by_p90)
 
     def predict(self, picture: CalendarPicture, estimates: Sequence[WaitEstimate], now: datetime) -> list[WaitEstimate]:
-        """The same estimates, with p50 and p90 where these can be told."""
+        """The same estimates, with p50 and p90 where these can be told; and others of jobs that wait for other jobs."""
         jobs = picture.common.queue.jobs
         found = self.predict_starts(picture.common, [jobs[e.id] for e in estimates if e.id in jobs], now)
-        return [
+        chained = self._chained(picture.common, found) if picture.common.dependants else []
+        return chained + [
             replace(estimate, p50=found[estimate.id].p50, p90=found[estimate.id].p90)
             if estimate.id in found
             else estimate
             for estimate in estimates
+        ]
+
+    def _chained(self, picture: Picture, starts: Mapping[str, Prediction]) -> list[WaitEstimate]:
+        if not len(self._shares):
+            return []
+        likely = {job_id: Likely(to_micros(start.p50), to_micros(start.p90)) for job_id, start in starts.items()}
+        found = predict_chained(picture, self._shares, likely, picture.at)
+        return [
+            WaitEstimate(job_id, None, RELEASED, to_moment(picture.ledger.slots[job_id][0]), *_prediction(times))
+            for job_id, times in found.items()
         ]
 
     def predict_starts(self, picture: Picture, jobs: Iterable[Waiting], now: datetime) -> Mapping[str, Prediction]:

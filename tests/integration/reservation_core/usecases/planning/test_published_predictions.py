@@ -2,17 +2,23 @@
 
 from datetime import datetime, timedelta
 
+from reservation_core.domain.jobs.asked_dependencies import DependencyWhen
 from reservation_core.domain.model import PodPhase, Reason, ReasonCode
 from reservation_core.domain.plan import WaitEstimate
+from reservation_core.domain.planning.predictions.start_predictor import StartPredictor
+from reservation_core.domain.planning.run_times import RunTime
 from reservation_core.ports.jobs.reservations import PredictedStart
 from reservation_core.ports.planning.measurements import JudgedPredictions
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.planning.planner import Planner
+from reservation_core.usecases.planning.start_predictions import StartPredictions
 from tests.clocks import START
 from tests.database.sql import sql
+from tests.integration.reservation_core.usecases.jobs.test_dependencies import dependent, end, settle_all
+from tests.integration.reservation_core.usecases.planning.test_refused_plans import set_the_ledgers_clock
 from tests.integration.reservation_core.usecases.planning.test_slots import plan
-from tests.integration.reservation_core.usecases.world import LONGEST, World, pod
+from tests.integration.reservation_core.usecases.world import ALLOWANCE, LONGEST, World, pod
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
@@ -196,3 +202,50 @@ async def test_a_start_after_a_failed_one_is_not_judged(world: World) -> None:
             "SELECT reservation_id, at + interval '3 hours', actor, kind FROM events WHERE kind = 'allocated'",
         )
         assert await uow.measurements.judged_predictions(0, await uow.events.newest()) == JudgedPredictions(1, 1, 1)
+
+
+async def test_a_job_that_waits_for_another_shows_when_it_is_likely_to_start(world: World) -> None:
+    """Until it is promised nothing any more; its prediction is no part of what predictions are judged by."""
+    await set_the_ledgers_clock(world)
+    predictor = StartPredictor(ALLOWANCE)
+    predictor.learn([RunTime(9, 1, 1, "any", 3600, 600, START) for _ in range(10)])
+    running = await world.ran()
+    job_id = await dependent(world, {running: DependencyWhen.SUCCEEDED})
+    last = await dependent(world, {job_id: DependencyWhen.SUCCEEDED})
+    planner = await world.planner()
+    planner.predictions = StartPredictions(world.uow, predictor, lambda _: None)
+    await plan(world, planner)
+    view = await world.view(job_id)
+    assert view.queue_position is None
+    assert view.predicted_start is not None
+    assert view.predicted_start.p50 == view.predicted_start.p90 < view.estimated_start_at
+    assert view.reservation.reason.code is ReasonCode.WAITING_FOR_JOBS
+    async with world.uow() as uow:
+        in_queue = {one.reservation.id: one for one in await uow.reservations.waiting_views(None, limit=10, after=None)}
+    assert in_queue[job_id].predicted_start == view.predicted_start
+    assert in_queue[last].predicted_start is not None
+    assert in_queue[last].predicted_start.p50 > view.predicted_start.p50
+    assert await first(world, job_id) == (None, None)
+    await world.sql("DELETE FROM allocations WHERE planned")
+    assert (await world.view(job_id)).predicted_start is None
+
+
+async def test_a_released_job_has_its_place_and_the_prediction_of_the_queue(world: World) -> None:
+    await set_the_ledgers_clock(world)
+    predictor = StartPredictor(ALLOWANCE)
+    predictor.learn([RunTime(9, 1, 1, "any", 3600, 600, START) for _ in range(10)])
+    running = await world.ran()
+    rest = await world.ran(gpus=1), await world.ran(gpus=2)
+    job_id = await dependent(
+        world, {running: DependencyWhen.STARTED, rest[0]: DependencyWhen.SUCCEEDED}, gpus=2, nodes=2
+    )
+    planner = await world.planner()
+    planner.predictions = StartPredictions(world.uow, predictor, lambda _: None)
+    await plan(world, planner)
+    assert (await world.view(job_id)).predicted_start is not None
+    await end(world, rest[0])
+    await settle_all(world)
+    world.clock.go_on(MINUTE)
+    await plan(world, planner)
+    view = await world.view(job_id)
+    assert (view.queue_position, view.predicted_start) == (1, None)  # too little is known of waits

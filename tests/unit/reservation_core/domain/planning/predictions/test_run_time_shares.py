@@ -34,6 +34,14 @@ def test_the_last_two_of_the_owner_and_kind_count_first() -> None:
     assert learnt(ended(1, 1000, 100), *others).predict(1, 1, 1000) == 900
 
 
+def test_nine_in_ten_run_no_longer_than_a_long_one() -> None:
+    shares = learnt(*(ended(1, 1000, ran) for ran in range(10, 210, 10)))
+    assert shares.predict_long(1, 1000) == 190
+    assert shares.predict_long(1, 1000, ran=195) == 200
+    assert shares.predict_long(1, 1000, ran=200) == 1000
+    assert learnt(ended(1, 1000, 10)).predict_long(1, 1000) == 1000
+
+
 def test_without_enough_jobs_the_asked_time_stands() -> None:
     assert learnt().predict(1, 1, 1000) == 1000
     assert learnt(*[ended(2, 1000, 1)] * 4).predict(1, 1, 1000) == 1000
