@@ -12,10 +12,9 @@ from reservation_core.domain.model import JobStatus, PodPhase
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend
 from tests.integration.reservation_core.usecases.jobs.test_dependencies import dependent, settle_all
-from tests.integration.reservation_core.usecases.planning.test_refused_plans import (
-    CYCLES,
+from tests.integration.reservation_core.usecases.planning.random_histories import (
+    RandomHistory,
     has_amounts,
-    pass_time,
     refusals,
 )
 from tests.integration.reservation_core.usecases.world import LONGEST, World, pod
@@ -33,80 +32,69 @@ WHERE s.planned AND s.follows AND lower(s.during) > :after
 """Slots to come that begin before what their jobs wait for ends at the latest, by more than a start may be late."""
 
 
-async def submitted(world: World, jobs: list[str], chance: random.Random) -> str:
-    """A new job, often after others that were submitted lately."""
-    request = {
-        "gpus": chance.choice([0, 1, 1, 2]),
-        "duration": chance.choice([600, 1800, 3600]),
-        "priority": chance.choice([0, 0, 0, -1]),
-        "retries": {"max": 1} if chance.random() < 0.2 else None,
-    }
-    if not request["gpus"]:
-        request["resources"] = {"cpus": chance.choice([1, 2, 3])}
-    elif chance.random() < 0.1:
-        request["preemptible"] = True
-    if not jobs or chance.random() < 0.3:
-        return await world.submitted(**request)
-    lately = jobs[-LATELY:]
-    named = chance.sample(lately, min(len(lately), chance.choice([1, 1, 2, 3])))
-    return await dependent(world, {job: chance.choice(list(DependencyWhen)) for job in named}, **request)
+class ChainHistory(RandomHistory):
+    """Jobs that often wait for others that were submitted lately."""
 
+    async def submit(self) -> str:
+        world, chance = self.world, self.chance
+        request = {
+            "gpus": chance.choice([0, 1, 1, 2]),
+            "duration": chance.choice([600, 1800, 3600]),
+            "priority": chance.choice([0, 0, 0, -1]),
+            "retries": {"max": 1} if chance.random() < 0.2 else None,
+        }
+        if not request["gpus"]:
+            request["resources"] = {"cpus": chance.choice([1, 2, 3])}
+        elif chance.random() < 0.1:
+            request["preemptible"] = True
+        if not self.jobs or chance.random() < 0.3:
+            return await world.submitted(**request)
+        lately = self.jobs[-LATELY:]
+        named = chance.sample(lately, min(len(lately), chance.choice([1, 1, 2, 3])))
+        return await dependent(world, {job: chance.choice(list(DependencyWhen)) for job in named}, **request)
 
-async def goes_on(world: World, job: str, chance: random.Random) -> None:
-    """Something happens to a job, or nothing."""
-    row, now, drawn = await world.row(job), world.clock.now(), chance.random()
-    its = pod(job, 0, row.attempt)
-    over = row.range_end is not None and row.range_end <= now
-    if row.status is JobStatus.STARTING and drawn < 0.8:
-        await world.see(world.cluster.show(its, PodPhase.RUNNING, started_at=now))
-    elif row.status is JobStatus.RUNNING and drawn < (0.5 if over else 0.15):
-        code = chance.choice([0, 0, 1])
-        await world.see(world.cluster.show(its, PodPhase.FINISHED, started_at=now, finished_at=now, exit_code=code))
-    elif row.status is JobStatus.ENDING and drawn < 0.7:
-        await world.operate()
-        await world.see(world.cluster.show(its, PodPhase.GONE))
-    elif row.status in (JobStatus.RUNNING, JobStatus.QUEUED) and drawn > 0.9:
-        with suppress(DomainError):
+    async def settle(self) -> None:
+        await settle_all(self.world)
+
+    async def check(self) -> None:
+        for _ in range(100):
+            await self.planner.cycle()
+            if not await self.planner.give_slots():
+                break
+        else:
+            pytest.fail("there is no end to planning")
+        assert (await self.world.sql(TOO_EARLY, after=self.world.clock.now() + timedelta(seconds=2))).all() == []
+
+    async def go_on(self, job: str) -> bool:
+        world, chance = self.world, self.chance
+        row, now, drawn = await world.row(job), world.clock.now(), chance.random()
+        its = pod(job, 0, row.attempt)
+        over = row.range_end is not None and row.range_end <= now
+        if row.status is JobStatus.STARTING and drawn < 0.8:
+            await world.see(world.cluster.show(its, PodPhase.RUNNING, started_at=now))
+        elif row.status is JobStatus.RUNNING and drawn < (0.5 if over else 0.15):
+            code = chance.choice([0, 0, 1])
+            await world.see(world.cluster.show(its, PodPhase.FINISHED, started_at=now, finished_at=now, exit_code=code))
+        elif row.status is JobStatus.ENDING and drawn < 0.7:
+            await world.operate()
+            await world.see(world.cluster.show(its, PodPhase.GONE))
+        elif row.status in (JobStatus.RUNNING, JobStatus.QUEUED) and drawn > 0.9:
+            with suppress(DomainError):
+                async with world.uow() as uow:
+                    longer = timedelta(minutes=chance.choice([5, 30]))
+                    await extend(uow, world.who, job, longer, None, LONGEST, now)
+        elif row.status is JobStatus.QUEUED and drawn < 0.03:
             async with world.uow() as uow:
-                longer = timedelta(minutes=chance.choice([5, 30]))
-                await extend(uow, world.who, job, longer, None, LONGEST, now)
-    elif row.status is JobStatus.QUEUED and drawn < 0.03:
-        async with world.uow() as uow:
-            await cancel(uow, world.who, job, None, now)
+                await cancel(uow, world.who, job, None, now)
+        return True
 
 
 @pytest.mark.parametrize("seed", [3, 5, 8])
 async def test_a_plan_with_chains_that_was_refused_is_another_one_the_next_time(
     world: World, refusals: list[str], seed: int
 ) -> None:
-    chance = random.Random(seed)
     await has_amounts(world)
-    planner = await world.planner()
-    jobs: list[str] = []
-    for _ in range(50):
-        await pass_time(world, timedelta(seconds=chance.choice([0, 7, 61, 600, 1800])))
-        for _ in range(chance.randint(0, 3)):
-            jobs.append(await submitted(world, jobs, chance))
-        for _ in range(CYCLES):
-            await pass_time(world, timedelta(seconds=1))
-            before = len(refusals)
-            await settle_all(world)
-            await planner.cycle()
-            await planner.give_slots()
-            if len(refusals) == before:
-                break
-        else:
-            pytest.fail(f"refused {CYCLES} times in a row: {refusals[-1]}")
-        for _ in range(100):
-            await planner.cycle()
-            if not await planner.give_slots():
-                break
-        else:
-            pytest.fail("there is no end to planning")
-        assert (await world.sql(TOO_EARLY, after=world.clock.now() + timedelta(seconds=2))).all() == []
-        await world.operate()
-        for job in jobs:
-            await goes_on(world, job, chance)
+    await ChainHistory(world, await world.planner(), refusals, random.Random(seed)).play(50)
     promised = (
         "SELECT count(*) FROM start_promises p JOIN reservations r ON r.id = p.reservation_id AND r.held IS NOT NULL"
     )
