@@ -121,6 +121,7 @@ def _planner(now: datetime) -> dict[str, list[Values]]:
         "waiting_dependants": [{"limit": 10_000}],
         "waiting_without_slot": [{"limit": 100}],
         "last_with_slot": [{"limit": 100}],
+        "dependants_with_slot": [{"limit": 200}],
         "others_with_slot": [{"limit": 20_000}],
         "learnt_waits": [{}],
         "waiting_by_owner": [{"line_type": "h100", "without": "job-w00000001", "now": now, **_ORDER}],

@@ -34,6 +34,8 @@ NEAREST = 10_000
 """So many GPUs of bookings are read at first, those that begin first: tens of thousands take a second."""
 _OTHERS = 20_000
 """So many others with a slot are read for predictions, which run the whole queue forward."""
+_DEPENDANTS = 200
+"""So many jobs with a slot that wait for others are looked at: what each of them waits for is read, too."""
 _UNPROMISED = 1000
 """So many jobs without a slot are looked at, even if they get none: some may start at once."""
 
@@ -66,6 +68,7 @@ async def read_plan(
         terms.beside,
         unpromised=unpromised,
         slotted=_SLOTTED,
+        dependants=_DEPENDANTS,
         others=_OTHERS if terms.estimates else 0,
         nearest=terms.nearest,
     )
@@ -75,7 +78,7 @@ async def read_plan(
     rules = NO_POLICY
     if limits_starts(policy):
         rules = policy
-        owners = {job.owner for job in snapshot.waiting} - names.keys()
+        owners = {job.owner for job in (*snapshot.waiting, *snapshot.dependants)} - names.keys()
         names = {**names, **await uow.policies.names(sorted(owners))}
         holdings = await uow.policies.held_by_all(now, promised=True)
         if counts_hours(policy):
@@ -108,8 +111,12 @@ async def read_booking_plan(uow: UnitOfWork, booking_id: str, terms: JobTerms, *
 def _leave_out(snapshot: PlanningSnapshot, without: str | None) -> PlanningSnapshot:
     if without is None:
         return snapshot
-    rows = tuple(row for row in snapshot.commitments if row.reservation_id != without)
-    return replace(snapshot, commitments=rows, waiting=tuple(job for job in snapshot.waiting if job.id != without))
+    return replace(
+        snapshot,
+        commitments=tuple(row for row in snapshot.commitments if row.reservation_id != without),
+        waiting=tuple(job for job in snapshot.waiting if job.id != without),
+        dependants=tuple(job for job in snapshot.dependants if job.id != without),
+    )
 
 
 def _first_in_need(snapshot: PlanningSnapshot, limit: int) -> PlanningSnapshot:

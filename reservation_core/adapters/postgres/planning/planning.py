@@ -161,10 +161,18 @@ class Planning(StatementRunner):
         return waiting, [commitment_of(row) for row in held]
 
     async def undecided(
-        self, start_allowance: timedelta, *, unpromised: int, slotted: int, others: int, nearest: int | None
+        self,
+        start_allowance: timedelta,
+        *,
+        unpromised: int,
+        slotted: int,
+        dependants: int,
+        others: int,
+        nearest: int | None,
     ) -> tuple[PlanningSnapshot, int, Callable[[], list[Waiting]], datetime | None]:
         """A snapshot with the first `unpromised` jobs without a slot, and the last `slotted` with one.
 
+        Of the jobs that wait for others it has the first `dependants` with a slot: what these follow makes no room.
         Also answers how many other jobs have a slot, and what makes jobs, without promises, of the first `others` rows
         with one: that takes long, and few need them. Jobs within bookings are left out. Of bookings it has the first
         `nearest` GPUs alone, None for all; the last answer is the time until which the calendar is whole, if not for
@@ -179,9 +187,12 @@ class Planning(StatementRunner):
         known = {job.id for job in waiting}
         last = await self._mappings("last_with_slot", limit=slotted) if slots else ()
         waiting += [waiting_of(row, start_allowance) for row in last if row["id"] not in known]
-        rest = len(slots - {job.id for job in waiting})
+        behind = await self._mappings("dependants_with_slot", limit=dependants) if slots else ()
+        chained = tuple(dependant_of(row, start_allowance) for row in behind)
+        rest = len(slots - {job.id for job in (*waiting, *chained)})
         queued = (await self._run("others_with_slot", limit=others)).all() if rest and others else ()
-        snapshot = PlanningSnapshot(nodes, tuple(rows), tuple(waiting), frozenset(job.gpu_type for job in waiting))
+        types = frozenset(job.gpu_type for job in waiting)
+        snapshot = PlanningSnapshot(nodes, tuple(rows), tuple(waiting), types, chained)
         return snapshot, rest, lambda: [queued_of(row, start_allowance) for row in queued], until
 
     async def _nearest(self, nearest: int | None) -> tuple[list[Commitment], datetime | None]:

@@ -160,6 +160,18 @@ WHERE status = 'queued' AND held IS NOT TRUE AND kind = 'job' AND booking_id IS 
   AND id IN (SELECT reservation_id FROM allocations WHERE planned)
 ORDER BY line_priority DESC, seq DESC LIMIT :limit;
 
+-- name: dependants_with_slot
+-- The first jobs with a slot that wait for others, over all types, with what they still wait for.
+SELECT id, gpus, nodes, gpu_type, preemptible, CAST(extract(epoch FROM duration) AS float8) AS duration_s, priority, seq,
+       version, avoid_nodes, user_id, booking_id, project, created_at, cpu_milli, memory_bytes,
+       (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at,
+       ARRAY(SELECT n.needs_id FROM open_needs(id) AS n WHERE NOT n.by_start) AS needed_ends,
+       ARRAY(SELECT n.needs_id FROM open_needs(id) AS n WHERE n.by_start) AS needed_starts
+FROM reservations
+WHERE status = 'queued' AND held AND kind = 'job' AND array_size IS NULL
+  AND id IN (SELECT reservation_id FROM allocations WHERE planned AND follows)
+ORDER BY line_priority, seq LIMIT :limit;
+
 -- name: others_with_slot
 -- The first waiting jobs with a slot, over all types: what predictions need of them.
 SELECT id, gpus, nodes, gpu_type, preemptible,

@@ -64,6 +64,7 @@ CASES: list[tuple[str, dict[str, Any], set[str]]] = [
     ("more_waiting", ONE_LINE, {"reservations_line"}),
     ("waiting_windows", {"limit": 100}, {"reservations_line"}),
     ("waiting_dependants", {"limit": 10_000}, {"reservations_dependants"}),
+    ("dependants_with_slot", {"limit": 200}, {"reservations_dependants"}),
     ("waiting_totals", {}, {"reservations_line"}),
     (
         "places_behind_the_told",

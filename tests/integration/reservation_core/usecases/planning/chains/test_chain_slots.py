@@ -9,7 +9,7 @@ from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.jobs.asked_dependencies import Dependency, DependencyWhen
 from reservation_core.domain.jobs.dependencies import waiting_reason
 from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode
-from reservation_core.domain.plan import PlacedGpu, PlannedSlot
+from reservation_core.domain.plan import Need, PlacedGpu, PlannedSlot
 from reservation_core.usecases.jobs.dependencies import known_dependencies
 from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.planning.planner import Planner
@@ -222,3 +222,17 @@ async def test_the_ledger_refuses_a_slot_that_begins_too_early(world: World) -> 
     with pytest.raises(CalendarConflictError):
         async with world.uow() as uow:
             await uow.planning.commit_slots(epoch, [replace(early, start=start + 9 * HOUR, end=start + 10 * HOUR)], now)
+
+
+async def test_dry_runs_know_of_the_chains_that_have_slots(world: World) -> None:
+    """What these follow makes no room, and they take none of the slots that others may have."""
+    first = await world.ran()
+    second = await dependent(world, {first: SUCCEEDED})
+    await dependent(world, {await world.ran(preemptible=True): SUCCEEDED})
+    await world.plan(slots=True)
+    async with world.uow() as uow:
+        found, others, _, _ = await uow.planning.undecided(
+            ALLOWANCE, unpromised=10, slotted=10, dependants=10, others=0, nearest=None
+        )
+    assert [(job.id, job.needs) for job in found.dependants] == [(second, (Need(first, by_start=False),))]
+    assert others == 0
