@@ -1,7 +1,7 @@
 """Predicted starts of jobs that wait for others: the predictions of these, and how long they are likely to run.
 
 By p50 and by p90 each: a job that runs ends as jobs like it did, one that waits also starts as is predicted. The latest
-counts of all that a job waits for, and of those that have the GPUs of its slot before it; and never more than its
+counts of all that a job waits for, and of those that have the GPUs of its slot right before it; never more than its
 promise. While others wait for GPUs, these may come before it: then its p90 is its promise. Nothing is said without a
 slot, or where nothing is predicted of one of the others. These starts take no part in calibration: what is learnt from
 waits in the queue is of other waits.
@@ -16,7 +16,7 @@ from reservation_core.domain.plan import Need, Waiting
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.predictions.run_time_shares import RunTimeShares
 
-MOST = 1000
+MOST = 500
 """Of so many jobs starts are predicted, those whose slots begin first."""
 
 _SECOND = 1_000_000
@@ -55,10 +55,13 @@ def predict_chained(
 
 
 def _before(picture: Picture, job_id: str, slot: int) -> set[str]:
-    """Those that have GPUs of a job's slot before it."""
-    ledger = picture.ledger
-    rows = (row for gpu_id, _ in ledger.by_reservation[job_id] for row in ledger.calendar(gpu_id).rows)
-    return {row[3] for row in rows if row[0] < slot}
+    """Those that have GPUs of a job's slot right before it."""
+    found: set[str] = set()
+    for gpu_id, _ in picture.ledger.by_reservation[job_id]:
+        rows = [row for row in picture.ledger.calendar(gpu_id).rows if row[0] < slot]
+        if rows:
+            found.add(rows[-1][3])
+    return found
 
 
 def _met(picture: Picture, shares: RunTimeShares, starts: Mapping[str, Likely], need: Need, at: int) -> Likely | None:
