@@ -16,7 +16,7 @@ from reservation_core.usecases.planning.start_predictions import StartPrediction
 from tests.clocks import START
 from tests.database.sql import sql
 from tests.integration.reservation_core.usecases.jobs.test_dependencies import dependent, end, settle_all
-from tests.integration.reservation_core.usecases.planning.random_histories import set_the_ledgers_clock
+from tests.integration.reservation_core.usecases.planning.histories.random_histories import set_the_ledgers_clock
 from tests.integration.reservation_core.usecases.planning.test_slots import plan
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, LONGEST, World, pod
 

@@ -10,7 +10,7 @@ from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.model import JobStatus, PodPhase
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend
-from tests.integration.reservation_core.usecases.planning.random_histories import (
+from tests.integration.reservation_core.usecases.planning.histories.random_histories import (
     CYCLES,
     RandomHistory,
     has_amounts,

@@ -12,7 +12,7 @@ from reservation_core.domain.model import JobStatus, PodPhase
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend
 from tests.integration.reservation_core.usecases.jobs.test_dependencies import dependent, settle_all
-from tests.integration.reservation_core.usecases.planning.random_histories import (
+from tests.integration.reservation_core.usecases.planning.histories.random_histories import (
     RandomHistory,
     has_amounts,
     refusals,
