@@ -2,8 +2,8 @@
 
 from alembic import op
 
-revision = "0062_predicted_dependants"
-down_revision = "0061_chain_slots"
+revision = "0063_predicted_dependants"
+down_revision = "0062_asked_amounts"
 branch_labels = None
 depends_on = None
 
