@@ -46,7 +46,8 @@ def plan_chain_slots(
         for profile in picture.pools.profiles.values():
             profile.refresh()
         places.append(_Place(picture, SlotSearch(picture, at), at))
-        links.news.update(picture.ledger.due & picture.dependants.keys())
+        due = picture.ledger.due & picture.dependants.keys()
+        links.news.update(job_id for job_id in due if job_id not in links.turns)
     links.note_late(late)
     plan = _ChainPlan(links, span_of, places, promises)
     more = plan.look(limit, enough)
@@ -106,20 +107,20 @@ class _ChainPlan:
         while news:
             if lined_up and lined_up % _LINED_UP == 0 and enough():
                 return False
-            self._line_up(news.pop())
-            lined_up += 1
+            lined_up += self._line_up(news.pop())
         return True
 
-    def _line_up(self, job_id: str) -> None:
-        if job_id in self.links.turns:
-            return
-        place = self._place_of(job_id)
-        if place is not None:
-            job = self.links.jobs[job_id]
-            if job_id in place.picture.ledger.slots:
-                self.links.turns.add(job_id, (False, (0, 0, 0, job.seq)))
-            else:
-                self.links.turns.add(job_id, (True, place.picture.queue.order(job)))
+    def _line_up(self, job_id: str) -> bool:
+        """Line a job up; false if it is lined up already, or waits for others no longer."""
+        place = None if job_id in self.links.turns else self._place_of(job_id)
+        if place is None:
+            return False
+        job = self.links.jobs[job_id]
+        if job_id in place.picture.ledger.slots:
+            self.links.turns.add(job_id, (False, (0, 0, 0, job.seq)))
+        else:
+            self.links.turns.add(job_id, (True, place.picture.queue.order(job)))
+        return True
 
     def _place_of(self, job_id: str) -> _Place | None:
         return next((place for place in self.places if job_id in place.picture.dependants), None)

@@ -7,6 +7,7 @@ slot, or where nothing is predicted of one of the others. These starts take no p
 waits in the queue is of other waits.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from heapq import nsmallest
 from typing import NamedTuple
@@ -58,9 +59,10 @@ def _before(picture: Picture, job_id: str, slot: int) -> set[str]:
     """Those that have GPUs of a job's slot right before it."""
     found: set[str] = set()
     for gpu_id, _ in picture.ledger.by_reservation[job_id]:
-        rows = [row for row in picture.ledger.calendar(gpu_id).rows if row[0] < slot]
-        if rows:
-            found.add(rows[-1][3])
+        rows = picture.ledger.calendar(gpu_id).rows
+        at = bisect_left(rows, (slot,))
+        if at:
+            found.add(rows[at - 1][3])
     return found
 
 
