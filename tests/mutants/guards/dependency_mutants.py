@@ -13,7 +13,6 @@ OF_RULES = "tests/unit/reservation_core/domain/jobs/test_dependencies.py"
 OF_JOBS = "tests/integration/reservation_core/usecases/jobs/test_dependencies.py"
 CHAINS = "reservation_core/domain/planning/chains/chain_slots.py"
 LINKS = "reservation_core/domain/planning/chains/chain_links.py"
-OF_LATE_ONES = "tests/integration/reservation_core/usecases/planning/chains/test_late_chains.py"
 OF_PREDICTIONS = "tests/unit/reservation_core/domain/planning/predictions/test_chained_starts.py"
 OF_CHAINS = "tests/unit/reservation_core/domain/planning/chains/test_chain_slots.py"
 IN_THE_LEDGER = "tests/integration/reservation_core/usecases/planning/chains/test_chain_slots.py"
@@ -201,22 +200,6 @@ DEPENDENCIES = (
         "await promise_dependants_anew(uow, change)",
         "_ = promise_dependants_anew",
         (f"{IN_THE_LEDGER}::test_an_extension_promises_the_jobs_behind_it_other_starts",),
-    ),
-    Mutant(
-        "an extension breaks all promises behind it",
-        "An extension keeps the promises that still hold",
-        "reservation_core/domain/planning/chains/put_off_slots.py",
-        "if start < earliest:",
-        "if earliest > -FOREVER:",
-        (f"{IN_THE_LEDGER}::test_an_extension_keeps_the_promises_that_still_hold",),
-    ),
-    Mutant(
-        "a slot that came while the planner was away is given up at once",
-        "A planner that was away first tries the slots that came meanwhile",
-        CHAINS,
-        "came_at = max(slot[0], self.links.due_since.get(job.id, slot[0]))",
-        "came_at = slot[0]",
-        (f"{OF_LATE_ONES}::test_a_slot_that_came_while_the_planner_was_away_is_tried_first",),
     ),
     Mutant(
         "others in the queue are in no dependant's way",

@@ -7,12 +7,13 @@ ORDER BY id FOR SHARE;
 
 -- name: needed_jobs
 -- Those of these jobs that a user (null: anybody) has, with what is known of them: also by when they start and end at the
--- latest.
-SELECT id, status, started_at IS NOT NULL OR retried > 0 AS started, a.starts_by, a.ends_by
+-- latest; null once that time is over.
+SELECT id, status, started_at IS NOT NULL OR retried > 0 AS started,
+       CASE WHEN a.start > now() THEN a.start END AS starts_by, CASE WHEN a.end > now() THEN a.end END AS ends_by
 FROM reservations r LEFT JOIN LATERAL (
-    SELECT max(lower(during)) AS starts_by, max(upper(during)) AS ends_by FROM allocations
-    WHERE reservation_id = r.id AND released_at IS NULL
-) AS a ON r.finished_at IS NULL AND r.preemptible IS NOT TRUE
+    SELECT max(lower(during)) AS start, max(upper(during)) AS end FROM allocations
+    WHERE reservation_id = r.id AND released_at IS NULL AND r.finished_at IS NULL AND r.preemptible IS NOT TRUE
+) AS a ON true
 WHERE id = ANY(CAST(:ids AS text[])) AND kind = 'job' AND user_id = coalesce(CAST(:user_id AS bigint), user_id);
 
 -- name: add_dependencies
@@ -22,13 +23,14 @@ SELECT :job_id, i.needs_id, i.condition, i.place - 1
 FROM unnest(CAST(:needs AS text[]), CAST(:conditions AS text[])) WITH ORDINALITY AS i (needs_id, condition, place);
 
 -- name: dependencies_of
--- What these jobs wait for, in the order of their requests, and by when that is so at the latest, as far as is known.
+-- What these jobs wait for, in the order of their requests, and by when that is so at the latest, as far as is
+-- known: null once that time is over.
 SELECT d.job_id, d.needs_id, d.condition, n.status, n.started_at IS NOT NULL OR n.retried > 0 AS started,
-       a.starts_by, a.ends_by
+       CASE WHEN a.start > now() THEN a.start END AS starts_by, CASE WHEN a.end > now() THEN a.end END AS ends_by
 FROM job_dependencies d JOIN reservations n ON n.id = d.needs_id LEFT JOIN LATERAL (
-    SELECT max(lower(during)) AS starts_by, max(upper(during)) AS ends_by FROM allocations
-    WHERE reservation_id = n.id AND released_at IS NULL
-) AS a ON n.finished_at IS NULL AND n.preemptible IS NOT TRUE
+    SELECT max(lower(during)) AS start, max(upper(during)) AS end FROM allocations
+    WHERE reservation_id = n.id AND released_at IS NULL AND n.finished_at IS NULL AND n.preemptible IS NOT TRUE
+) AS a ON true
 WHERE d.job_id = ANY(CAST(:ids AS text[]))
 ORDER BY d.job_id, d.place;
 

@@ -19,12 +19,12 @@ from reservation_core.adapters.postgres.jobs.dependencies import Dependencies
 from reservation_core.adapters.postgres.rows import allocated_gpu_of, reservation_of
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.domain.jobs.arrays import ArrayState, counts_of, shown_reason, shown_status
+from reservation_core.domain.jobs.asked_dependencies import DependencyState
 from reservation_core.domain.jobs.dependencies import (
     UNKNOWN_START,
     KnownDependency,
     kept_start,
     last_first,
-    still_open,
     waiting_reason,
 )
 from reservation_core.domain.model import JobStatus, Reason, ReasonCode
@@ -205,12 +205,10 @@ class JobViews:
         self, row: Row[Any], place: int | None, allocations: tuple[Any, ...], after: tuple[KnownDependency, ...]
     ) -> JobView:
         reservation = reservation_of(row._mapping, self._sealing)  # noqa: SLF001 -- public, by its documentation
-        if row.status == "queued" and row.held and (left := still_open(after)):
+        if row.status == "queued" and row.held and any(one.state is not DependencyState.MET for one in after):
             after = last_first(after)
-            reservation = replace(
-                reservation,
-                reason=waiting_reason(left, UNKNOWN_START if row.slot_start is None else kept_start(row.gpus)),
-            )
+            start = UNKNOWN_START if row.slot_start is None else kept_start(row.gpus)
+            reservation = replace(reservation, reason=waiting_reason(after, start))
         elif row.wait_code is not None:
             again = f" {reservation.reason.detail}" if reservation.reason.code is ReasonCode.REQUEUED else ""
             reservation = replace(reservation, reason=Reason(ReasonCode(row.wait_code), row.wait_reason + again))
