@@ -75,7 +75,7 @@ def parse_time(text: str, now: datetime, zone: str | None, *, whole_days: bool =
         return wanted.replace(" ", "T", 1)
     here = now.astimezone(_zone(zone))
     if (named := _named_zone(wanted, here)) is not None:
-        return _in_utc(parse_time(named[0], now, named[1] or zone), named[1])
+        return _in_zone(parse_time(named[0], now, "UTC" if named[1] == "UTC" else zone), named[1], zone)
     lowered = wanted.lower()
     if "midnight" in text.lower() and lowered != _CLOCK_WORDS["midnight"]:
         raise UsageError(f"Is the midnight of {text!r} the beginning of that day or its end? Write the day and 00:00.")
@@ -112,14 +112,13 @@ def _plain_date(found: re.Match[str]) -> str:
     return f"{found[3]}-{_MONTHS.index(month) + 1:02}-{int(found[1]):02}" + (f" {found[4]}" if found[4] else "")
 
 
-def _named_zone(wanted: str, here: datetime) -> tuple[str, str | None] | None:
+def _named_zone(wanted: str, here: datetime) -> tuple[str, str] | None:
     """A time and its zone where the zone's short name follows it, as in tables: UTC, or the one that is meant here."""
     found = _ZONE_NAME.fullmatch(wanted)
-    if found is None or found[2].lower() in ("am", "pm"):
+    if found is None:
         return None
-    if found[2].upper() == "UTC":
-        return found[1], "UTC"
-    return (found[1], None) if found[2].upper() in _short_names(here) else None
+    name = found[2].upper()
+    return (found[1], name) if name == "UTC" or name in _short_names(here) else None
 
 
 def _short_names(here: datetime) -> set[str | None]:
@@ -145,8 +144,8 @@ def parse_slot(text: str, now: datetime, zone: str | None) -> tuple[str, str] | 
     """
     wanted = _TO.sub("-", _usual(text))
     if (named := _named_zone(wanted, now.astimezone(_zone(zone)))) is not None and "-" in named[0]:
-        within = parse_slot(named[0], now, named[1] or zone)
-        return None if within is None else (_in_utc(within[0], named[1]), _in_utc(within[1], named[1]))
+        within = parse_slot(named[0], now, "UTC" if named[1] == "UTC" else zone)
+        return None if within is None else (_in_zone(within[0], named[1], zone), _in_zone(within[1], named[1], zone))
     slot = _SLOT.fullmatch(wanted.lower())
     if slot is None or (_WITH_OFFSET.fullmatch(wanted) and not _DATED_SLOT.fullmatch(wanted)):
         return None
@@ -214,7 +213,7 @@ def _ago(text: str, now: datetime) -> datetime | None:
 
 
 def _parse_past(text: str, now: datetime, zone: str | None) -> datetime:
-    day = (text.lower().split() or [""])[0]
+    day = (_usual(text).lower().split() or [""])[0]
     if len(day) >= 3 and any(name.startswith(day) for name in _DAYS):
         last = parse_instant(text, now - timedelta(days=6), zone)
         return last if last <= now else parse_instant(text, now - timedelta(days=7), zone)
@@ -233,7 +232,7 @@ def parse_end(text: str, begin: datetime, now: datetime, zone: str | None) -> st
     An end that names its day alone (`today 18:00`, a date) is not moved.
     """
     end = parse_instant(text, now, zone, whole_days=False)
-    is_fixed = text.lower().split()[0] in _FIXED
+    is_fixed = _usual(text).lower().split()[0] in _FIXED
     return parse_time(text, begin if end <= begin and not is_fixed else now, zone)
 
 
@@ -254,7 +253,7 @@ def parse_period(
         day_before = parse_instant(f"yesterday {_usual(end)}", now, zone)
         until = day_before if day_before > begin else until
     if begin is not None and end is not None and until is not None and until <= begin:
-        word = end.lower().split()[0]
+        word = _usual(end).lower().split()[0]
         if word not in _FIXED and not (past and _ago(end, now)):
             until = parse_instant(end, begin, zone)
         if until <= begin and len(word) >= 3 and any(name.startswith(word) for name in _DAYS):
@@ -264,9 +263,20 @@ def parse_period(
     return begin, until
 
 
-def _in_utc(time: str, zone: str | None) -> str:
-    """A time in a zone that was named with it; the one of the request may be another."""
-    return f"{time}Z" if zone == "UTC" and datetime.fromisoformat(time).tzinfo is None else time
+def _in_zone(time: str, name: str, zone: str | None) -> str:
+    """A time in UTC, or in `zone` while that has this short name: of a time that it has twice, the one with the name.
+
+    Raises UsageError where the zone has another name at that time.
+    """
+    moment = datetime.fromisoformat(time)
+    if name == "UTC":
+        return time if moment.tzinfo is not None else f"{time}Z"
+    for fold in (0, 1):
+        local = moment.replace(tzinfo=None, fold=fold)
+        aware = local.astimezone() if zone is None else local.replace(tzinfo=_zone(zone))
+        if aware.tzname() == name:
+            return aware.isoformat(timespec="minutes")
+    raise UsageError(f"It is not {name} here at that time. Leave {name} out, or give the time in UTC.")
 
 
 def _sent(local: datetime, zone: str | None) -> str:

@@ -297,6 +297,8 @@ def test_the_machine_s_zone_is_found_by_name(monkeypatch: pytest.MonkeyPatch, tm
         ("2030-01-31 22:00", "2:00", "2030-02-01T02:00"),
         ("13:00", "14:00", "2026-11-21T14:00"),
         ("tomorrow 14:00", "today 18:00", "2026-11-21T18:00"),
+        ("tomorrow 14:00", "6pm today", "2026-11-21T18:00"),
+        ("tomorrow 14:00", "noon tomorrow", "2026-11-22T12:00"),
     ],
 )
 def test_the_end_of_a_slot_is_the_first_after_its_start(start: str, end: str, sent: str) -> None:
@@ -308,7 +310,9 @@ def test_the_end_of_a_slot_is_the_first_after_its_start(start: str, end: str, se
     [
         ("Mon 30 Nov 2026 09:00 UTC", "2026-11-30T09:00Z"),
         ("Sat 28 Nov 2026 04:20:01 UTC", "2026-11-28T04:20Z"),
-        ("Mon 30 Nov 2026 09:00 CET", "2026-11-30T09:00"),
+        ("Mon 30 Nov 2026 09:00 CET", "2026-11-30T09:00+01:00"),
+        ("31 Oct 2027 02:30 CEST", "2027-10-31T02:30+02:00"),
+        ("31 Oct 2027 02:30 CET", "2027-10-31T02:30+01:00"),
         ("30 November 2026 9am", "2026-11-30T09:00"),
         ("tomorrow 9am UTC", "2026-11-22T09:00Z"),
     ],
@@ -327,3 +331,14 @@ def test_a_time_may_be_typed_as_it_is_shown(shown: str, sent: str) -> None:
 )
 def test_a_slot_may_be_written_with_to(typed: str, slot: tuple[str, str]) -> None:
     assert parse_slot(typed, NOW, STOCKHOLM) == slot
+
+
+@pytest.mark.parametrize("text", ["30 Jun 2027 09:00 CET", "30 Nov 2026 09:00 CEST"])
+def test_a_zone_that_has_another_name_then_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=r"It is not CES?T here at that time\."):
+        parse_time(text, NOW, STOCKHOLM)
+
+
+@pytest.mark.parametrize("text", ["9am mon", "mon 9am", "noon mon"])
+def test_a_clock_before_a_weekday_looks_back_too(text: str) -> None:
+    assert parse_past(text, NOW, STOCKHOLM) <= NOW
