@@ -9,8 +9,8 @@ from gpu_dev.inputs.requests import make_request
 from gpu_dev.inputs.times import local_now
 from gpu_dev.wire.bookings import BookingCreate
 
-_FOR_NOW = frozenset({"no_free_gpus", "no_such_type"})
-"""Reasons that pass: GPUs become free, and a type that is announced comes."""
+_FOR_EVER = frozenset({"larger_than_any_node", "no_such_node"})
+"""Reasons that do not pass with time, as rules for the next day or for now may."""
 
 
 def check_possible(
@@ -23,6 +23,6 @@ def check_possible(
     try:
         client.bookings.would_book(make_request(BookingCreate, fields))
     except ApiError as refusal:
-        broken = [rule for rule in refusal.problem.broken_rules or () if rule.code not in _FOR_NOW]
+        broken = [rule for rule in refusal.problem.broken_rules or () if rule.code in _FOR_EVER]
         if broken:
             raise UsageError(" ".join(local_sentence(rule.detail) for rule in broken)) from refusal

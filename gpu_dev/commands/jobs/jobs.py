@@ -138,7 +138,7 @@ def _all_own(client: GpuDevClient, *, yes: bool) -> list[str]:
     jobs = list(client.jobs(_OPEN - {JobStatus.ENDING}, user=client.me().name))
     if jobs:
         named = ", ".join(f"{job.name} ({job.id})" if job.name else job.id for job in jobs)
-        confirmed(f"Cancel {counted(len(jobs), 'job')}: {named}? What runs ends.", yes=yes)
+        confirmed(f"Cancel {counted(len(jobs), 'job')}: {named}? Running jobs end.", yes=yes)
     return [job.id for job in jobs]
 
 

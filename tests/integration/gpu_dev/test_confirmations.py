@@ -62,7 +62,7 @@ def test_all_jobs(system: System) -> None:
     assert system.cli("cancel").returncode == system.cli("cancel", "--all", "job-1").returncode == 2
     others = system.cli("submit", "-g1", "-d1h", "--", "sleep", "99", who="admin").stdout.strip()
     one, two = (system.cli("submit", "-g1", "-d1h", "-n", name, "--", "sleep", "99").stdout.strip() for name in "ab")
-    declined(system, "cancel", "--all", asks=(f"Cancel 2 jobs: b ({two}), a ({one})? What runs ends.",))
+    declined(system, "cancel", "--all", asks=(f"Cancel 2 jobs: b ({two}), a ({one})? Running jobs end.",))
     done = system.cli("cancel", "--all", "--yes")
     assert (done.returncode, one in done.stdout, two in done.stdout) == (0, True, True), done
     assert system.cli("list", "-o", "name", who="admin").stdout.split()[-1] == others
