@@ -28,9 +28,12 @@ _CLOCK_FIRST = re.compile(
     r"(\d{1,2}(?::\d{2})? ?[ap]m|\d{1,2}:\d{2}) (?:on )?([a-z]{3,}(?: [a-z]{3,})?|\d{4}-\d{2}-\d{2})",
     re.IGNORECASE | re.ASCII,
 )
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTHS = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+    "december",
+)  # fmt: skip
 _PRINTED_DATE = re.compile(
-    r"(?:[a-z]{3,9},? )?(\d{1,2}) ([a-z]{3,9}) (\d{4})(?: (\d{1,2}:\d{2}):\d{2}\b)?", re.IGNORECASE | re.ASCII
+    r"(?:([a-z]{3,9}),? )?(\d{1,2}) ([a-z]{3,9}) (\d{4})(?: (\d{1,2}:\d{2}):\d{2}\b)?", re.IGNORECASE | re.ASCII
 )
 _ZONE_NAME = re.compile(r"(.*\d[\d:]*(?: ?[ap]m)?) ([a-z]{3,5}|[+-]\d{2})", re.IGNORECASE | re.ASCII)
 _TO = re.compile(r"(?<=[\dm]) (?:to|until|till) (?=\d)", re.IGNORECASE | re.ASCII)
@@ -106,10 +109,14 @@ def _usual(text: str) -> str:
 
 
 def _plain_date(found: re.Match[str]) -> str:
-    month = found[2].lower()[:3]
-    if month not in _MONTHS:
+    months = [number for number, name in enumerate(_MONTHS, 1) if name.startswith(found[3].lower())]
+    if len(months) != 1:
         return found[0]
-    return f"{found[3]}-{_MONTHS.index(month) + 1:02}-{int(found[1]):02}" + (f" {found[4]}" if found[4] else "")
+    date = f"{found[4]}-{months[0]:02}-{int(found[2]):02}"
+    day = _day(date, datetime.min.replace(tzinfo=UTC))
+    if found[1] and day is not None and not _DAYS[day.weekday()].startswith(found[1].lower()):
+        raise UsageError(f"{date} is a {_DAYS[day.weekday()].capitalize()}, not a {found[1]}. Leave the weekday out.")
+    return date + (f" {found[5]}" if found[5] else "")
 
 
 def _named_zone(wanted: str, here: datetime) -> tuple[str, str] | None:

@@ -203,7 +203,9 @@ def move(
     ctx: typer.Context,
     booking_id: BookingIdArgument,
     start: Annotated[str | None, typer.Option("--start", "-s", help="The new start.")] = None,
-    end: Annotated[str | None, typer.Option("--end", help="The new end.")] = None,
+    end: Annotated[
+        str | None, typer.Option("--end", help="The new end; a clock time is the first after the start.")
+    ] = None,
     duration: Annotated[str | None, typer.Option("--for", "-d", help="The new length.")] = None,
     node: Annotated[str | None, typer.Option("--node", help="On this node.")] = None,
     any_node: Annotated[bool, typer.Option("--any-node", help="On any node.")] = False,

@@ -339,6 +339,13 @@ def test_a_zone_that_has_another_name_then_is_refused(text: str) -> None:
         parse_time(text, NOW, STOCKHOLM)
 
 
+def test_a_weekday_that_is_not_the_dates_is_refused() -> None:
+    with pytest.raises(UsageError, match="2026-11-30 is a Monday, not a Tue"):
+        parse_time("Tue 30 Nov 2026 09:00", NOW, STOCKHOLM)
+    with pytest.raises(UsageError, match="is not a time"):
+        parse_time("30 marble 2026 09:00", NOW, STOCKHOLM)
+
+
 @pytest.mark.parametrize("text", ["9am mon", "mon 9am", "noon mon"])
 def test_a_clock_before_a_weekday_looks_back_too(text: str) -> None:
     assert parse_past(text, NOW, STOCKHOLM) <= NOW
