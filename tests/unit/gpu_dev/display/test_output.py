@@ -181,8 +181,8 @@ def test_what_nodes_have_beside_their_cards_is_added_up_by_type() -> None:
     h100, t4 = summarise([a_card("n1", 0, "free"), a_card("n3", 0, "free", kind="t4")], nodes)
     assert (h100.cpus, h100.cpus_free, h100.memory_bytes, h100.memory_bytes_free) == (32, 9, 2**37, 2**36)
     assert (t4.cpus, t4.memory_bytes) == (None, None)
-    assert "9 of 32" in show_list([h100], GPU_TYPE, Format.TABLE)
-    assert "64 GiB of 128 GiB" in show_list([h100], GPU_TYPE, Format.TABLE)
+    assert "9 of 32" in show_list([h100], GPU_TYPE, Format.WIDE)
+    assert "64 GiB of 128 GiB" in show_list([h100], GPU_TYPE, Format.WIDE)
 
 
 EVIL = "\x1b[31mred\x9b2J\u202eback\x7f"
