@@ -134,9 +134,8 @@ class CommonSettings(EnvironmentSettings):
     # CPUs, and memory such as 64Gi, that jobs can have of each node of a local cluster. None: what this machine has.
     local_cpus: Annotated[int, Field(ge=1, le=MOST_CPUS)] | None = None
     local_memory: MemorySize | None = None
-    # The part of each node's CPUs and memory that is kept for jobs without GPUs; jobs with GPUs have the rest. None: on
-    # a local cluster a tenth, but at least 1 CPU and 2 GiB, and nothing where that is more than half; on Kubernetes
-    # nothing.
+    # The part of each node's CPUs and memory that is kept for jobs without GPUs; jobs with GPUs have the rest. None: a
+    # local cluster keeps a tenth, at least 1 CPU and 2 GiB, nothing if that is over half; Kubernetes keeps nothing.
     cpu_job_share: Annotated[float, Field(ge=0, le=0.9)] | None = None
     # A folder of cgroup v2 that this user may write: jobs are kept there to the CPUs and memory that they ask for.
     local_cgroup: Path | None = None
