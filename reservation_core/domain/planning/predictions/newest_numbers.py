@@ -34,14 +34,8 @@ class NewestNumbers:
         last = len(self._in_order) - 1
         return self._in_order[max(0, min(last, int(part * (last + 2))))]
 
-    def median_above(self, least: float) -> float | None:
-        """The median of those above a number; None if none is."""
-        first = bisect_right(self._in_order, least)
-        count = len(self._in_order) - first
-        return self._in_order[first + count // 2] if count else None
-
     def quantile_above(self, part: float, least: float) -> float | None:
-        """Like `quantile`, of those above a number; None if none is."""
+        """Like `quantile`, with a part below 1, of those above a number (0.5: their median); None if none is."""
         first = bisect_right(self._in_order, least)
         count = len(self._in_order) - first
-        return self._in_order[first + min(count - 1, int(part * (count + 1)))] if count else None
+        return self._in_order[first + int(part * count)] if count else None

@@ -61,23 +61,21 @@ class RunTimeShares:
         """
         if asked <= 0:
             return 0
-        least = ran / asked
-        kind = _kind(gpus, asked)
-        own = None if owner is None else self._own.get((owner, kind))
-        if own is not None and len(own) == OWN and (share := sum(own) / OWN) > least:
+        own = None if owner is None else self._own.get((owner, _kind(gpus, asked)))
+        if own is not None and len(own) == OWN and (share := sum(own) / OWN) > ran / asked:
             return share * asked
-        for shares in (self._kinds.get(kind), self._all):
-            if shares is not None and len(shares) >= _ENOUGH and (median := shares.median_above(least)) is not None:
-                return median * asked
-        return asked
+        return self._of_all(0.5, gpus, asked, ran)
 
     def predict_long(self, gpus: int, asked: float, ran: float = 0) -> float:
         """So many seconds, or fewer, nine of ten such jobs run, see `predict`; whose job it is makes no difference."""
         if asked <= 0:
             return 0
+        return self._of_all(0.9, gpus, asked, ran)
+
+    def _of_all(self, part: float, gpus: int, asked: float, ran: float) -> float:
         for shares in (self._kinds.get(_kind(gpus, asked)), self._all):
             if shares is not None and len(shares) >= _ENOUGH:
-                share = shares.quantile_above(0.9, ran / asked)
+                share = shares.quantile_above(part, ran / asked)
                 if share is not None:
                     return share * asked
         return asked

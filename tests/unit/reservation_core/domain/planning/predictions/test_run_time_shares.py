@@ -86,4 +86,4 @@ def test_the_newest_numbers_replace_the_oldest() -> None:
     for number in (9, 1, 2, 3):
         numbers.add(number)
     assert [numbers.quantile(part) for part in (0, 0.5, 0.9)] == [1, 3, 3]
-    assert (numbers.median_above(1), numbers.median_above(3)) == (3, None)
+    assert (numbers.quantile_above(0.5, 1), numbers.quantile_above(0.5, 3)) == (3, None)
