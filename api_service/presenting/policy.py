@@ -1,7 +1,5 @@
 """The policy, projects and usage as bodies of REST."""
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -11,6 +9,7 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter
 
 from api_service.presenting.verdicts import estimated_start, sooner_requests
+from api_service.requests.csv_answers import table
 from reservation_core.contracts.base import BrokenRule, CostOut
 from reservation_core.contracts.policy import (
     MOST_NAMED,
@@ -99,16 +98,15 @@ def usage_total(report: UsageReport, used: Mapping[str | None, UsedGpus]) -> Usa
 
 def usage_csv(by: UsageBy, lines: Sequence[UsageLine], used: Mapping[str | None, UsedGpus]) -> str:
     """A report as CSV (RFC 4180): a header, then a line for each key. Costs have a column for each unit."""
-    text = io.StringIO()
-    table = csv.writer(text)
     names = ("held", "used", "idle", "wasted")
     units = sorted({cost.unit for line in lines for cost in line.costs})
     header = [by.value, *(f"{name}_gpu_s" for name in names), *(f"{name}_gpu_hours" for name in names)]
-    table.writerow([*header, *(f"cost_{unit}" for unit in units), "utilised", "memory_peak"])
+    header += [*(f"cost_{unit}" for unit in units), "utilised", "memory_peak"]
+    rows = []
     for line in lines:
         times = [getattr(line.time, name) for name in names]
         amounts = {cost.unit: f"{exact_amount(cost.amount):f}" for cost in line.costs}
-        table.writerow(
+        rows.append(
             [
                 _plain(line.key or ""),
                 *(f"{time:f}" for time in times),
@@ -117,7 +115,7 @@ def usage_csv(by: UsageBy, lines: Sequence[UsageLine], used: Mapping[str | None,
                 *_sampled(used.get(line.key, NOT_SAMPLED)),
             ]
         )
-    return text.getvalue()
+    return table(header, rows)
 
 
 def usage_steps(
