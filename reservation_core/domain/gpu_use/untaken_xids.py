@@ -27,8 +27,9 @@ class UntakenXids:
         """The number of the last look."""
         return self._look
 
-    def add(self, samples: Sequence[GpuSample]) -> None:
-        """Note a look. Errors of GPUs that have no sample in it wait for one."""
+    def add(self, samples: Sequence[GpuSample], arrived: int | None = None) -> None:
+        """Note a look. Errors since the look that has arrived, of GPUs without a sample in this one, wait for one."""
+        self._confirm(arrived)
         self._look += 1
         self._samples = samples
         seen = {sample.uuid for sample in samples}
@@ -36,17 +37,17 @@ class UntakenXids:
         found = [(self._look, sample.uuid, sample.xid) for sample in samples if sample.xid is not None]
         self._xids = [*waiting, *found][-_MOST:]
 
-    def confirm(self, look: int | None) -> None:
-        """Forget the errors up to a look whose answer has arrived. Before `add`, which keeps those of silent GPUs."""
-        if look is not None and self._first <= look <= self._look:
-            self._xids = [found for found in self._xids if found[0] > look]
-
     def after(self, look: int | None) -> Sequence[GpuSample]:
         """The samples of the last look, with the errors since a look whose answer has arrived."""
         if look is None or not self._first <= look <= self._look:
             return self._samples
-        self.confirm(look)
+        self._confirm(look)
         worst: dict[str, int] = {}
         for _, uuid, xid in self._xids:
             worst[uuid] = worse_xid(worst.get(uuid), xid)
         return [replace(sample, xid=worst.get(sample.uuid)) for sample in self._samples]
+
+    def _confirm(self, look: int | None) -> None:
+        """Forget the errors up to a look whose answer has arrived."""
+        if look is not None and self._first <= look <= self._look:
+            self._xids = [found for found in self._xids if found[0] > look]

@@ -32,9 +32,8 @@ def create_app(sampler: GpuSampler | None, clock: Clock) -> FastAPI:
         nonlocal lasts_until
         async with looking:
             time = asyncio.get_running_loop().time
-            last.confirm(after)
             if sampler is not None and time() >= lasts_until:
-                last.add(await sampler.look(clock.now()))
+                last.add(await sampler.look(clock.now()), after)
                 lasts_until = time() + _LASTS_S
             found = last.after(after)
         headers = {LOOK_HEADER: str(last.look)}

@@ -58,8 +58,7 @@ def test_an_error_that_arrived_is_not_told_again_when_its_gpu_has_been_silent() 
     agent, arrived = UntakenXids(FIRST), FIRST
     heard = []
     for look in (seen(None), seen(79), seen(), seen(), seen(None), seen(None)):
-        agent.confirm(arrived)
-        agent.add(look)
+        agent.add(look, arrived)
         heard += told(agent.after(arrived))
         arrived = agent.look
     assert [xid for xid in heard if xid is not None] == [79]
