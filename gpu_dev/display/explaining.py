@@ -225,10 +225,8 @@ def _after_end(job: Job) -> list[str]:
 def _after_idle(job: Job) -> list[str]:
     """Advice for a job whose GPUs went to others as they were idle."""
     use = f"How it used its GPUs: gpu-dev metrics {job.id}"
-    if job.status in (
-        JobStatus.RUNNING,
-        JobStatus.ENDING,
-    ):  # it may be on its way back to the queue, as its reason says
+    # One that has not ended may be on its way back to the queue, as its reason says.
+    if job.status in (JobStatus.RUNNING, JobStatus.ENDING):
         return [use]
     return [use, "Submit it again when you need GPUs. Keep a job that is warned: gpu-dev keep ID"]
 
