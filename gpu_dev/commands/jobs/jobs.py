@@ -134,8 +134,12 @@ def keep(
 
 
 def _all_own(client: GpuDevClient, *, yes: bool) -> list[str]:
-    """The ids of the user's own jobs that can be cancelled, once the user confirms."""
+    """The ids of the user's own jobs that can be cancelled, once the user confirms.
+
+    Those that wait come first: none of them starts as others end.
+    """
     jobs = list(client.jobs(_OPEN - {JobStatus.ENDING}, user=client.me().name))
+    jobs.sort(key=lambda job: job.status is not JobStatus.QUEUED)
     if jobs:
         named = ", ".join(f"{job.name} ({job.id})" if job.name else job.id for job in jobs)
         confirmed(f"Cancel {counted(len(jobs), 'job')}: {named}? Running jobs end.", yes=yes)

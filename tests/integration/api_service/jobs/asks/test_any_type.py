@@ -59,7 +59,8 @@ async def test_a_booking_of_any_type_is_explained_as_it_is_booked(
     assert (refused.status_code, broken(refused)) == (409, ["max_gpus"])
     verdict = await explained(alice, wish)
     assert (verdict.json()["allowed"], broken(verdict)) == (False, ["max_gpus"])
-    assert verdict.json()["broken_rules"][0]["detail"] == refused.json()["broken_rules"][0]["detail"]
+    detail = verdict.json()["broken_rules"][0]["detail"]
+    assert refused.json()["broken_rules"][0]["detail"] == f"t4: {detail}"
     # One type's rules have it: that is enough.
     await put(root, "gpu_type:h100", max_gpus=2)
     assert broken(await explained(alice, wish)) == []

@@ -42,7 +42,7 @@ async def test_a_disk_is_created_changed_listed_deleted_and_restored(
         ({"name": "a" * 64, "size": "1Gi"}, "name"),
         ({"name": "data"}, "size"),
         ({"name": "data", "size": 0}, "size"),
-        ({"name": "data", "size": "1 Gi"}, "size"),
+        ({"name": "data", "size": "1  Gi"}, "size"),
         ({"name": "data", "size": 2**60}, "size"),
         ({"name": "data", "size": True}, "size"),
         ({"name": "data", "size": "1Gi", "more": 1}, "more"),

@@ -33,7 +33,7 @@ async def test_they_are_shown_with_the_job_and_its_spec(alice: httpx.AsyncClient
         ({"cpus": 10_001}, "resources.cpus"),
         ({"cpus": 0.0001}, "resources.cpus"),
         ({"cpus": "2"}, "resources.cpus"),
-        ({"memory": "64 Gi"}, "resources.memory"),
+        ({"memory": "64  Gi"}, "resources.memory"),
         ({"memory": 0}, "resources.memory"),
         ({"memory": 1.5}, "resources.memory"),
         ({"memory": True}, "resources.memory"),
