@@ -21,6 +21,7 @@ import structlog
 from reservation_core.adapters.local.gpu_links import links_of
 from reservation_core.adapters.local.gpu_use.bounded_calls import BoundedCalls
 from reservation_core.adapters.local.gpu_use.mig_instances import is_in_mig_mode, mig_instances
+from reservation_core.adapters.local.gpu_use.nvml_answers import answer_of
 from reservation_core.adapters.local.processes import is_pod_process
 from reservation_core.domain.cards.gpu_types import (
     GPU_TYPE,
@@ -174,12 +175,18 @@ class LocalInventory:
         return self._in_parts
 
     def foreign(self) -> list[ForeignPod]:
-        """Processes outside our pods that compute on our GPUs; none for simulated GPUs."""
+        """Processes outside our pods that compute on our GPUs; none for simulated GPUs.
+
+        A GPU that does not say what computes on it counts as used by others: nothing is placed there.
+        """
         if self._simulated is not None:
             return []
         with self._lock:
-            users = self._compute_processes(self._count()[0])
-        foreign = []
+            users, unsaid = self._compute_processes(self._count()[0])
+        foreign = [
+            ForeignPod(self._node, f"something that the driver does not list ({problem})", 1, (index,))
+            for index, problem in sorted(unsaid.items())
+        ]
         for pid, indices in sorted(users.items()):
             if not is_pod_process(pid):
                 text = f"process {pid} ({_process_name(pid)})"
@@ -208,7 +215,7 @@ class LocalInventory:
             self._nvml = pynvml
         count = self._calls.run({_DRIVER: self._nvml.nvmlDeviceGetCount}).get(_DRIVER, _NO_ANSWER)
         if isinstance(count, Exception):
-            raise _unlisted("its GPUs", count) from count
+            raise _unlisted(count) from count
         return int(count), None
 
     def _cards(self, count: int) -> tuple[GpuReport, ...]:
@@ -233,7 +240,7 @@ class LocalInventory:
         listed = tuple(card for gpu in range(count) for card in self._seen[gpu].values())
         if failed and not listed:
             problem = next(iter(failed.values()))
-            raise _unlisted("its GPUs", problem) from problem
+            raise _unlisted(problem) from problem
         return listed
 
     def _of_each(self, count: int, ask: Callable[[int, Any], T]) -> dict[int, dict[int, T | Exception] | Exception]:
@@ -274,9 +281,10 @@ class LocalInventory:
             self._links_missed = True
         return self._links if self._links is not None and len(self._links) == count else None
 
-    def _compute_processes(self, count: int) -> dict[int, set[int]]:
-        """The indices that each process computes on; a GPU that is lost says nothing."""
+    def _compute_processes(self, count: int) -> tuple[dict[int, set[int]], dict[int, Exception]]:
+        """The indices that each process computes on, and the errors of GPUs that do not say, unless they are lost."""
         users: dict[int, set[int]] = {}
+        unsaid: dict[int, Exception] = {}
         for gpu, answer in self._of_each(count, self._processes).items():
             seen = self._seen.get(gpu, {})
             found = dict.fromkeys(seen, answer) if isinstance(answer, Exception) else answer
@@ -285,18 +293,20 @@ class LocalInventory:
                     for pid in pids:
                         users.setdefault(pid, set()).add(index)
                 elif index in seen and seen[index].condition is not GpuCondition.LOST:
-                    raise _unlisted("the processes on its GPUs", pids) from pids
-        return users
+                    unsaid[index] = pids
+        return users, unsaid
 
     def _processes(self, _index: int, handle: Any) -> set[int]:
-        return {int(process.pid) for process in self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)}
+        nvml = self._nvml
+        found = answer_of(nvml, partial(nvml.nvmlDeviceGetComputeRunningProcesses, handle))
+        return {int(process.pid) for process in found or ()}
 
 
 _NO_ANSWER = TimeoutError(f"no answer in {ANSWER_S:.0f} seconds")
 
 
-def _unlisted(what: str, problem: Exception) -> ClusterUnavailableError:
-    return ClusterUnavailableError(f"The NVIDIA driver could not list {what}: {problem}. Look at `nvidia-smi`.")
+def _unlisted(problem: Exception) -> ClusterUnavailableError:
+    return ClusterUnavailableError(f"The NVIDIA driver could not list its GPUs: {problem}. Look at `nvidia-smi`.")
 
 
 def _whole_gpus(nvml: Any, count: int) -> list[Any]:

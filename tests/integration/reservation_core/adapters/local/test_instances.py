@@ -19,7 +19,7 @@ from tests.integration.cluster_behaviour import SpecMaker, log_of
 from tests.nvml.driver import Driver, build, in_place
 from tests.waiting import eventually, eventually_sync
 
-GPU_IS_LOST, UNKNOWN = 15, 999
+NOT_SUPPORTED, GPU_IS_LOST, UNKNOWN = 3, 15, 999
 PART = ("h100-mig-1g.10gb", 10 * 2**30)
 FIRST, SECOND, WHOLE = "MIG-test-0-0", "MIG-test-0-2", "GPU-test-1"
 
@@ -159,6 +159,18 @@ def test_a_driver_that_hangs_hangs_nobody(driver: Driver, monkeypatch: pytest.Mo
 def test_foreign_processes_are_told_at_the_instances_that_they_use(inventory: LocalInventory) -> None:
     at = {pod.description.split(" ")[1]: pod.gpu_indices for pod in inventory.foreign()}
     assert at == {"117": (64,), "317": (66,), "17": (1,), "18": (1, 64, 66)}
+
+
+def test_a_gpu_that_does_not_say_what_computes_on_it_is_alone_in_being_left_out(
+    inventory: LocalInventory, driver: Driver
+) -> None:
+    assert len(listed(inventory)) == 3
+    driver.put("missing", 1, UNKNOWN)
+    taken = {pod.gpu_indices: pod.description for pod in inventory.foreign()}
+    assert "the driver does not list (Unknown Error)" in taken.pop((1,))
+    assert set(taken) == {(64,), (66,), (64, 66)}
+    driver.put("missing", 1, NOT_SUPPORTED)
+    assert {pod.gpu_indices for pod in inventory.foreign()} == {(64,), (66,), (64, 66)}
 
 
 @pytest.fixture
