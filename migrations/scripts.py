@@ -60,7 +60,7 @@ def execute_batches(connection: sqlalchemy.Connection, sql: str) -> None:
         pass
 
 
-def build_index(connection: sqlalchemy.Connection, name: str, definition: str) -> None:
+def build_index(connection: sqlalchemy.Connection, name: str, definition: str, *, unique: bool = False) -> None:
     """CREATE INDEX CONCURRENTLY `name` ON `definition`, outside a transaction: writers of the table go on meanwhile.
 
     A valid index of this name stays. One that was broken off while it was built is invalid: it is made again.
@@ -72,7 +72,8 @@ def build_index(connection: sqlalchemy.Connection, name: str, definition: str) -
         return
     if valid is not None:
         drop_index(connection, name)
-    execute_outside(connection, f"CREATE INDEX CONCURRENTLY {name} ON {definition}")
+    kind = "UNIQUE INDEX" if unique else "INDEX"
+    execute_outside(connection, f"CREATE {kind} CONCURRENTLY {name} ON {definition}")
 
 
 def drop_index(connection: sqlalchemy.Connection, name: str) -> None:

@@ -1,25 +1,47 @@
-"""Jobs without GPUs have what nodes keep for them, and never more."""
+"""Jobs without GPUs have what nodes keep for them, and never more.
+
+Runs beside the service: see `outside_transaction`. Every step may have been done before.
+"""
 
 from pathlib import Path
 
 from alembic import op
 
-from migrations.scripts import execute_script, lock_tables, sql_of
+from migrations.scripts import build_index, execute_outside, execute_script, lock_tables, locked_script, sql_of
 
 revision = "0059_cpu_jobs"
 down_revision = "0058_disk_uses"
 branch_labels = None
 depends_on = None
 
+outside_transaction = True
+
+_COLUMNS = """
+ALTER TABLE allocations ADD COLUMN IF NOT EXISTS node_id bigint, ADD COLUMN IF NOT EXISTS cpu_slot integer;
+"""
+
 
 def upgrade() -> None:
-    """Execute the SQL file beside this one."""
-    lock_tables(op.get_bind(), "nodes, reservations, allocations")
-    execute_script(op.get_bind(), Path(__file__).with_suffix(".sql").read_text(encoding="utf-8"))
-    # A pod that overruns counts a little less here than for the planner, whose now is a little earlier: see
-    # `refuse_beyond_spare`.
-    counting = _part("0048_shares", "CREATE FUNCTION refuse_beyond_shares", "-- Rows that ask")
-    execute_script(op.get_bind(), counting.replace("interval '60 seconds'", "interval '30 seconds'"))
+    """Add the columns, build their indexes while the service goes on, and execute the SQL file beside this one."""
+    connection = op.get_bind()
+    execute_outside(connection, locked_script("allocations", _COLUMNS))
+    build_index(
+        connection,
+        "allocations_cpu_hold",
+        "allocations (node_id, cpu_slot) WHERE held AND node_id IS NOT NULL",
+        unique=True,
+    )
+    build_index(
+        connection, "allocations_cpu_open", "allocations (node_id) WHERE released_at IS NULL AND node_id IS NOT NULL"
+    )
+    # The script is one transaction: what it makes is there whole or not at all.
+    if connection.exec_driver_sql("SELECT to_regprocedure('is_kept_somewhere(bigint, bigint)')").scalar_one() is None:
+        script = Path(__file__).with_suffix(".sql").read_text(encoding="utf-8")
+        # A pod that overruns counts a little less here than for the planner, whose now is a little earlier: see
+        # `refuse_beyond_spare`.
+        counting = _part("0048_shares", "CREATE FUNCTION refuse_beyond_shares", "-- Rows that ask")
+        script += counting.replace("interval '60 seconds'", "interval '30 seconds'")
+        execute_outside(connection, locked_script("nodes, reservations, allocations", script))
 
 
 def _part(revision: str, begin: str, end: str) -> str:

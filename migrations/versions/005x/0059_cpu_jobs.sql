@@ -20,21 +20,19 @@ ALTER TABLE reservations
         gpus > 0 OR (kind = 'job' AND gpu_type IS NOT DISTINCT FROM 'cpu' AND nodes = 1 AND booking_id IS NULL
                      AND preemptible IS NOT TRUE AND num_nonnulls(cpu_milli, memory_bytes) = 2)) NOT VALID;
 
--- The row of a job without GPUs names its node, and one of the places that the planner counts there.
+-- The row of a job without GPUs names its node, and one of the places that the planner counts there. Both columns and two
+-- indexes on them are there: see `0059_cpu_jobs.py`.
 ALTER TABLE allocations
-    ADD COLUMN node_id bigint,
-    ADD COLUMN cpu_slot integer,
     ALTER COLUMN gpu_id DROP NOT NULL,
     ADD CONSTRAINT allocations_place CHECK (
         gpu_id IS NOT NULL AND num_nonnulls(node_id, cpu_slot) = 0
         OR gpu_id IS NULL AND num_nonnulls(node_id, cpu_slot, cpu_milli, memory_bytes) = 4 AND cpu_slot BETWEEN 0 AND 31
            AND booking_id IS NULL) NOT VALID,
     ADD CONSTRAINT allocations_node FOREIGN KEY (node_id) REFERENCES nodes (id) NOT VALID,
-    -- As for GPUs: no two ranges of one place overlap, and no two pods have it.
+    -- As for GPUs: no two ranges of one place overlap, and no two pods have it. PostgreSQL builds no exclusion constraint
+    -- CONCURRENTLY: it reads the table once under the lock, and finds no row.
     ADD CONSTRAINT allocations_cpu_calendar EXCLUDE USING gist (node_id WITH =, cpu_slot WITH =, during WITH &&)
         WHERE (node_id IS NOT NULL);
-CREATE UNIQUE INDEX allocations_cpu_hold ON allocations (node_id, cpu_slot) WHERE held AND node_id IS NOT NULL;
-CREATE INDEX allocations_cpu_open ON allocations (node_id) WHERE released_at IS NULL AND node_id IS NOT NULL;
 
 -- Refuse a range on a node where at some instant in it more is taken than the node keeps for jobs without GPUs. Rows count
 -- as in refuse_beyond_shares. A pod that overruns lasts half a minute from now: the planner, whose now is a little earlier,

@@ -50,7 +50,7 @@ async def wait_until_building(connection: asyncpg.Connection) -> None:
     async with asyncio.timeout(60):
         while not await connection.fetchval(
             "SELECT EXISTS (SELECT FROM pg_stat_activity a JOIN pg_locks l ON l.pid = a.pid "
-            "WHERE a.datname = current_database() AND a.query LIKE 'CREATE INDEX CONCURRENTLY%' AND NOT l.granted)"
+            "WHERE a.datname = current_database() AND a.query ~ '^CREATE .*INDEX CONCURRENTLY' AND NOT l.granted)"
         ):
             await asyncio.sleep(0.02)
 
