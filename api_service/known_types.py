@@ -1,14 +1,18 @@
 """The types of GPUs that a job may ask for: those that a node has ever had, that the policy names, or the settings.
 
-A type that is in memory costs a submission nothing; the database is asked about others.
+A type that is in memory costs a submission nothing; the database is asked about others. Before any node has had a GPU,
+it is asked once a second, not for every submission.
 """
 
+import asyncio
 from collections.abc import Iterable, Set
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.errors import NoSuchTypeError
 from reservation_core.domain.policy.limits import Policy
 from reservation_core.domain.similar_names import did_you_mean
+
+_NONE_FOR_S = 1.0
 
 
 class KnownTypes:
@@ -18,13 +22,18 @@ class KnownTypes:
         self._uow = uow
         self._configured = frozenset(configured)
         self._seen: Set[str] = frozenset()
+        self._none_until = 0.0
 
     async def check(self, gpu_type: str, policy: Policy) -> None:
         """Return where a job of this type may start some day, or no node has had a GPU yet. Raises NoSuchTypeError."""
         if gpu_type in self._seen or gpu_type in policy.gpu_types or gpu_type in self._configured:
             return
+        now = asyncio.get_running_loop().time()
+        if not self._seen and now < self._none_until:
+            return
         async with self._uow(one_statement=True) as uow:
             self._seen = frozenset(await uow.inventory.types())
+        self._none_until = now + _NONE_FOR_S
         if not self._seen or gpu_type in self._seen:
             return
         known = self._seen | policy.gpu_types | self._configured

@@ -1,10 +1,12 @@
 """Jobs that could never run as they are: refused when they are submitted, with what would do instead."""
 
+import asyncio
 from typing import Any
 
 import httpx
 import pytest
 
+from reservation_core.adapters.postgres.nodes.inventory import Inventory
 from reservation_core.runtime.settings.components import ApiSettings, ClusterKind
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.bookings.calendars import add_nodes, asked, at
@@ -27,6 +29,9 @@ async def test_a_type_that_was_never_seen_is_refused_with_the_types_that_there_a
     # Before the first node nobody knows which types there will be.
     await submitted(alice, gpu_type="h10")
     await add_nodes(runtime, a=("h100", 2), b=("t4", 1))
+    async with asyncio.timeout(20):
+        while (await alice.post("/v1/jobs", json={**JOB, "gpu_type": "h10"})).status_code == 202:
+            await asyncio.sleep(0.05)
     code, detail = await refusal(alice, "/v1/jobs", {**JOB, "gpu_type": "h10"})
     assert code == "no_such_type"
     assert "Did you mean h100?" in detail
@@ -34,6 +39,24 @@ async def test_a_type_that_was_never_seen_is_refused_with_the_types_that_there_a
     assert "gpu-dev policy set gpu_type:h10 max_gpus=8" in detail
     await submitted(alice, gpu_type="t4")
     await submitted(alice)
+
+
+async def test_before_the_first_node_types_are_not_looked_for_at_each_submission(
+    alice: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+    types = Inventory.types
+
+    async def counted(inventory: Inventory) -> list[str]:
+        nonlocal looks
+        looks += 1
+        return await types(inventory)
+
+    monkeypatch.setattr(Inventory, "types", counted)
+    begun = asyncio.get_running_loop().time()
+    for _ in range(20):
+        await submitted(alice, gpu_type="h100")
+    assert looks <= 1 + (asyncio.get_running_loop().time() - begun)
 
 
 async def test_a_type_whose_nodes_are_gone_or_to_come_is_accepted(alice: httpx.AsyncClient, runtime: Runtime) -> None:
