@@ -11,7 +11,7 @@ from tests.web.web_system import WebSystem
 NODES = "titan=h100:4;titus=h100:4;rhea=a100:2"
 NO_PAGES = {
     "/session", "/signed-in", "/sign-in/start", "/sign-in/done", "/live", "/now/changes", "/now/card", "/now/use",
-    "/jobs/{job_id}/state", "/jobs/{job_id}/connections", "/jobs/{job_id}/ports",
+    "/jobs/{job_id}/state", "/jobs/{job_id}/connections", "/jobs/{job_id}/ports", "/jobs/{job_id}/graph",
     "/jobs/{job_id}/terminal", "/jobs/{job_id}/log", "/jobs/{job_id}/log.txt",
     "/jobs/{job_id}/log/part", "/jobs/{job_id}/log/matches", "/calendar/events", "/calendar/bookings",
     "/calendar/check", "/calendar/feed", "/usage.csv", "/admin/policy/choose",
@@ -42,6 +42,7 @@ def make_things(system: WebSystem) -> dict[str, str]:
     runs = system.submit("root", "sleep", "3000", duration=3600, gpus=2, gpu_type="h100", name="runs")
     over = system.submit("root", "sh", "-c", "seq 200", gpu_type="a100", name="prints")
     eventually_sync(lambda: system.job(runs)["status"] == "running" and system.job(over)["status"] == "succeeded")
+    system.submit("root", "true", name="after-it", after=[{"job": runs, "when": "ended"}, {"job": over}])
     booking: dict[str, Any] = {}
     for number in range(8):
         body = {

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from api_service.web.confirmation import ask
 from api_service.web.finding.list_order import Column, read_choice
 from api_service.web.jobs.array_elements import read_elements
+from api_service.web.jobs.dependency_graph import read_graph
 from api_service.web.jobs.job_life import LifeStep, life_of
 from api_service.web.jobs.job_losses import what_running_loses, what_waiting_loses
 from api_service.web.jobs.use_graph import read_use, use_file
@@ -129,6 +130,15 @@ async def job_elements(visit: Visit) -> Response:
     return visit.part("_elements.html", job=job, elements=elements)
 
 
+async def job_graph(visit: Visit) -> Response:
+    """The part that draws the jobs around it."""
+    job = await visit.rest.get(Job, f"/v1/jobs/{visit.path('job_id')}")
+    graph = await read_graph(visit, job)
+    if graph is None:
+        raise RestProblemError.because(404, "The job waits for no others, and none waits for it.")
+    return visit.part("_graph.html", job=job, graph=graph)
+
+
 async def confirm_cancel(visit: Visit) -> Response:
     """Explain what cancelling the job would lose."""
     job = await visit.rest.get(Job, f"/v1/jobs/{visit.path('job_id')}")
@@ -194,6 +204,7 @@ async def show_job(visit: Visit, problem: RestProblemError | None = None, typed_
         shown=shown,
         use=use,
         elements=elements,
+        graph=await read_graph(visit, state.job),
         problem=problem,
         typed_user=typed_user,
         **_context(visit, state),
@@ -283,6 +294,7 @@ ROUTES = (
     WebRoute("GET", "/jobs/{job_id}/use", job_use),
     WebRoute("GET", "/jobs/{job_id}/use.csv", job_use_file),
     WebRoute("GET", "/jobs/{job_id}/elements", job_elements),
+    WebRoute("GET", "/jobs/{job_id}/graph", job_graph),
     WebRoute("GET", "/jobs/{job_id}/cancel", confirm_cancel),
     WebRoute("POST", "/jobs/{job_id}/cancel", cancel),
     WebRoute("POST", "/jobs/{job_id}/extend", extend),

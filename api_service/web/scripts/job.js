@@ -105,7 +105,16 @@ function start(log) {
   void links.openAddress();
 }
 
+/** Let the drawing of the jobs around it begin at the job of the page. */
+function showCurrent(job) {
+  const graph = job.closest(".graph");
+  const [inner, outer] = [job, graph].map((box) => box.getBoundingClientRect());
+  graph.scrollBy((inner.left + inner.right - outer.left - outer.right) / 2, (inner.top + inner.bottom - outer.top - outer.bottom) / 2);
+}
+
 makeSliders();
 followTerminal(document.currentScript.nonce);
 const log = document.getElementById("log");
 if (log !== null) start(log);
+const current = document.querySelector(".graph [aria-current]");
+if (current !== null) showCurrent(current);

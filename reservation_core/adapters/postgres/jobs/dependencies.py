@@ -12,6 +12,7 @@ from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.jobs.asked_dependencies import Dependency, DependencyWhen
 from reservation_core.domain.jobs.dependencies import KnownDependency
 from reservation_core.domain.model import JobStatus
+from reservation_core.ports.jobs.dependencies import DependencyLink, LinkedJob
 
 
 class Dependencies(StatementRunner):
@@ -61,6 +62,23 @@ class Dependencies(StatementRunner):
     async def take_news(self, ids: Sequence[str]) -> int:
         """Take the news of these jobs, and count it. Lock the jobs before, and read what they wait for afterwards."""
         return (await self._run("take_news", ids=list(ids))).rowcount
+
+    async def around(self, job_id: str, user_id: int | None, limit: int) -> list[str]:
+        """What a job waits for, directly or not, and what waits for it: at most `limit` in each direction, and the job.
+
+        Jobs that this user (None: an administrator) does not see are left out.
+        """
+        return [row.id for row in await self._run("jobs_around", id=job_id, user_id=user_id, limit=limit)]
+
+    async def among(self, ids: Collection[str], limit: int) -> list[DependencyLink]:
+        """Which of these jobs wait for which of them, at most `limit`."""
+        rows = await self._run("dependencies_among", ids=list(ids), limit=limit)
+        return [DependencyLink(row.needs_id, row.job_id, DependencyWhen(row.condition)) for row in rows]
+
+    async def linked(self, ids: Collection[str]) -> dict[str, LinkedJob]:
+        """These jobs by id."""
+        rows = await self._run("linked_jobs", ids=list(ids))
+        return {row.id: LinkedJob(row.id, row.name, JobStatus(row.status)) for row in rows}
 
 
 def _known(dependency: Dependency, row: Row[Any]) -> KnownDependency:

@@ -67,3 +67,35 @@ WITH RECURSIVE put_off (id) AS (
     DELETE FROM start_promises p USING waiting w WHERE p.reservation_id = w.id
 )
 SELECT id FROM waiting;
+
+-- name: jobs_around
+-- What a job waits for, directly or not, and what waits for it: at most `limit` in each direction. Users see their own jobs
+-- and those that are shared with them, a null user everybody's; others' jobs are left out, with what is behind them.
+WITH RECURSIVE before (id) AS (
+    SELECT CAST(:id AS text)
+    UNION
+    SELECT n.id
+    FROM before b JOIN job_dependencies d ON d.job_id = b.id JOIN reservations n ON n.id = d.needs_id
+    WHERE CAST(:user_id AS bigint) IS NULL OR n.user_id = CAST(:user_id AS bigint)
+       OR EXISTS (SELECT FROM job_shares s WHERE s.reservation_id = n.id AND s.user_id = CAST(:user_id AS bigint))
+), behind (id) AS (
+    SELECT CAST(:id AS text)
+    UNION
+    SELECT j.id
+    FROM behind b JOIN job_dependencies d ON d.needs_id = b.id JOIN reservations j ON j.id = d.job_id
+    WHERE CAST(:user_id AS bigint) IS NULL OR j.user_id = CAST(:user_id AS bigint)
+       OR EXISTS (SELECT FROM job_shares s WHERE s.reservation_id = j.id AND s.user_id = CAST(:user_id AS bigint))
+)
+(SELECT id FROM before LIMIT :limit) UNION (SELECT id FROM behind LIMIT :limit);
+
+-- name: dependencies_among
+-- Which of these jobs wait for which of them.
+SELECT job_id, needs_id, condition FROM job_dependencies
+WHERE job_id = ANY(CAST(:ids AS text[])) AND needs_id = ANY(CAST(:ids AS text[]))
+ORDER BY job_id, place LIMIT :limit;
+
+-- name: linked_jobs
+-- The names and the statuses of these jobs.
+SELECT id, name, CASE WHEN array_size IS NOT NULL AND finished_at IS NULL AND started_at IS NOT NULL THEN 'running'
+                      ELSE status END AS status
+FROM reservations WHERE id = ANY(CAST(:ids AS text[]));
