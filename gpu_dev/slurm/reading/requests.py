@@ -88,8 +88,8 @@ def read_request(given: Sequence[Given], environ: Mapping[str, str]) -> Reading:
             case Treatment.HONOURED:
                 _read_option(one, environ, reading)
     _read_nodes(winners, reading)
-    _read_gpus(winners, reading)
-    cpus, memory, refusals = read_amounts(winners, reading.asked.gpus)
+    is_read = _read_gpus(winners, reading)
+    cpus, memory, refusals = read_amounts(winners, reading.asked.gpus if is_read else None)
     reading.asked = replace(reading.asked, cpus=cpus, memory=memory)
     reading.refusals += refusals
     if "time" not in winners:
@@ -238,8 +238,9 @@ def _read_nodes(winners: Mapping[str, Given], reading: Reading) -> None:
             )
 
 
-def _read_gpus(winners: Mapping[str, Given], reading: Reading) -> None:
-    nodes, read = reading.asked.nodes, {}
+def _read_gpus(winners: Mapping[str, Given], reading: Reading) -> bool:
+    """Read the number of GPUs; whether it was understood, where one was given."""
+    nodes, read, before = reading.asked.nodes, {}, len(reading.refusals)
     for name in ("gpus", "gpus-per-node", "gpus-per-task", "gres"):
         if (given := winners.get(name)) is not None and (gpus := _read_count(given, reading)) is not None:
             gpu_type, count = gpus
@@ -252,8 +253,9 @@ def _read_gpus(winners: Mapping[str, Given], reading: Reading) -> None:
         reading.refuse_all(", ".join(read), "These options do not agree. Keep one of them.")
     elif counts:
         reading.asked = replace(reading.asked, gpus=counts.pop(), gpu_type=types.pop() if types else None)
-    else:
+    elif len(reading.refusals) == before:
         reading.warnings.append(Remark(None, "--gpus", "The job has no GPU. Ask for GPUs, as in --gpus=1."))
+    return len(reading.refusals) == before
 
 
 def _read_count(given: Given, reading: Reading) -> tuple[str | None, int] | None:

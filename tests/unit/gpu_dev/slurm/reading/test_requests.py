@@ -171,6 +171,8 @@ def test_a_request_without_an_end_or_with_gpus_that_differ_is_refused(words: str
         ("--mem", "--mem: This option needs a value."),
         ("--mem=0", "--mem=0: Name an amount, as in --mem=64G."),
         ("--mem=lots", "--mem=lots: Name an amount, as in --mem=64G."),
+        ("--mem=64B", "--mem=64B: Name an amount, as in --mem=64G."),
+        ("--mem=64GiB", "--mem=64GiB: Name an amount, as in --mem=64G."),
         ("-c 0", "--cpus-per-task=0: It is a number of CPUs"),
         ("-c 2 --cpus-per-gpu=2", "--cpus-per-task=2, --cpus-per-gpu=2: These options exclude each other."),
         ("--gpus=0 --cpus-per-gpu=2", "--cpus-per-gpu=2: The job has no GPU."),
@@ -180,6 +182,14 @@ def test_a_request_without_an_end_or_with_gpus_that_differ_is_refused(words: str
 )
 def test_what_cannot_be_honoured_is_named(words: str, said: str) -> None:
     assert said in refused(*ENOUGH, *words.split())
+
+
+@pytest.mark.parametrize("words", ["--mem-per-gpu=4G", "--cpus-per-gpu=4", ""])
+@pytest.mark.parametrize("gpus", ["--gpus=abc", "--gres=cpu:2", "--gpus-per-node=h100:a:2"])
+def test_a_number_of_gpus_that_cannot_be_read_is_one_fault(gpus: str, words: str) -> None:
+    reading = read("--time=10", gpus, *words.split())
+    assert [remark.about for remark in reading.refusals] == [gpus]
+    assert reading.warnings == []
 
 
 @pytest.mark.parametrize("table", [SBATCH, SRUN], ids=["sbatch", "srun"])
