@@ -4,7 +4,7 @@ from datetime import timedelta
 from operator import not_
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 from pydantic.functional_validators import field_validator
 
 from reservation_core.contracts.base import (
@@ -46,7 +46,7 @@ from reservation_core.domain.jobs.variables import fault_of_variable
 from reservation_core.domain.model import JobStatus, RequestVerdict
 from reservation_core.domain.request_terms import RequestChange, fault_of_cpu_job, fault_of_preemption
 from reservation_core.domain.sessions.secret_uses import MOST_IN_JOB, fault_of_uses
-from reservation_core.domain.short_durations import LONGEST_DURATION
+from reservation_core.domain.short_durations import LONGEST_DURATION, written
 
 
 def _is_none(value: object) -> bool:
@@ -163,6 +163,17 @@ class JobSubmit(Wire):
         Field(exclude_if=_is_none, description="How long a preemptible job keeps its GPUs after a start for sure."),
     ] = None
     end_signal: Annotated[EndSignalAsked | None, Field(exclude_if=_is_none)] = None
+
+    @field_validator("end_signal")
+    @classmethod
+    def _check_signal(cls, value: EndSignalAsked | None, info: ValidationInfo) -> EndSignalAsked | None:
+        duration = info.data.get("duration")  # none where it was refused
+        if value is not None and duration is not None and value.before > duration:
+            raise ValueError(
+                f"{written(value.before)} before the end is before the start; "
+                f"`before` must be at most the duration, {written(duration)}"
+            )
+        return value
 
     @model_validator(mode="after")
     def _check_preemption(self) -> Self:

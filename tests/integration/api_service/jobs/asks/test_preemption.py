@@ -35,6 +35,7 @@ async def test_other_jobs_have_no_such_fields(alice: httpx.AsyncClient) -> None:
 
 
 async def test_a_signal_may_come_at_the_end(alice: httpx.AsyncClient) -> None:
+    await submitted(alice, end_signal=SIGNAL, duration=300)
     for zero in (0, "PT0S"):
         job = await submitted(alice, end_signal={"signal": "USR1", "before": zero})
         assert job["end_signal"] == {"signal": "USR1", "before": "PT0S"}
@@ -57,6 +58,11 @@ async def test_a_signal_may_come_at_the_end(alice: httpx.AsyncClient) -> None:
         ({"end_signal": {"signal": "USR1", "before": -1}}, "end_signal.before: must be at least 0 seconds"),
         ({"end_signal": {"signal": "USR1", "before": 0.5}}, "end_signal.before"),
         ({"end_signal": {"before": 60}}, "end_signal.signal"),
+        (
+            {"end_signal": SIGNAL, "duration": 299},
+            "end_signal: 5m before the end is before the start; `before` must be at most the duration, 4m59s",
+        ),
+        ({"end_signal": {"signal": "USR1"}, "duration": 59}, "end_signal: 1m before the end is before the start"),
         ({"end_signal": {**SIGNAL, "to": "all"}}, "end_signal.to"),
         ({"end_signal": "USR1@300"}, "end_signal"),
     ],
