@@ -6,12 +6,12 @@ WHERE id = ANY(CAST(:ids AS text[])) AND kind = 'job' AND user_id = coalesce(CAS
 ORDER BY id FOR SHARE;
 
 -- name: needed_jobs
--- Those of these jobs that a user (null: anybody) has, with what is known of them: also by when they start and end at the
--- latest; null once that time is over.
+-- Those of these jobs that a user (null: anybody) has, with what is known of them: also by when they run and end at the
+-- latest; null once that time is over. What their GPUs are kept for beyond their own time is what their pods have for starting.
 SELECT id, status, started_at IS NOT NULL OR retried > 0 AS started,
        CASE WHEN a.start > now() THEN a.start END AS starts_by, CASE WHEN a.end > now() THEN a.end END AS ends_by
 FROM reservations r LEFT JOIN LATERAL (
-    SELECT max(lower(during)) AS start, max(upper(during)) AS end FROM allocations
+    SELECT greatest(max(lower(during)), max(upper(during)) - r.duration) AS start, max(upper(during)) AS end FROM allocations
     WHERE reservation_id = r.id AND released_at IS NULL AND r.finished_at IS NULL AND r.preemptible IS NOT TRUE
 ) AS a ON true
 WHERE id = ANY(CAST(:ids AS text[])) AND kind = 'job' AND user_id = coalesce(CAST(:user_id AS bigint), user_id);
@@ -28,7 +28,7 @@ FROM unnest(CAST(:needs AS text[]), CAST(:conditions AS text[])) WITH ORDINALITY
 SELECT d.job_id, d.needs_id, d.condition, n.status, n.started_at IS NOT NULL OR n.retried > 0 AS started,
        CASE WHEN a.start > now() THEN a.start END AS starts_by, CASE WHEN a.end > now() THEN a.end END AS ends_by
 FROM job_dependencies d JOIN reservations n ON n.id = d.needs_id LEFT JOIN LATERAL (
-    SELECT max(lower(during)) AS start, max(upper(during)) AS end FROM allocations
+    SELECT greatest(max(lower(during)), max(upper(during)) - n.duration) AS start, max(upper(during)) AS end FROM allocations
     WHERE reservation_id = n.id AND released_at IS NULL AND n.finished_at IS NULL AND n.preemptible IS NOT TRUE
 ) AS a ON true
 WHERE d.job_id = ANY(CAST(:ids AS text[]))

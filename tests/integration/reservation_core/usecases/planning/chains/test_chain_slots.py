@@ -74,6 +74,23 @@ async def test_a_job_says_which_of_the_others_decides_about_its_start(world: Wor
     assert waiting_reason(known).detail.startswith(f"It waits for {long} to end")
 
 
+async def test_a_start_decides_once_its_pods_may_run(world: World) -> None:
+    """The slot of a job after a start also leaves the pods of the other one time for starting."""
+    await world.ran(gpus=2, duration=3600 - 60)
+    long = await world.ran(gpus=2, duration=3600)
+    later = await world.submitted(gpus=2, duration=7200)
+    both = await dependent(world, {long: ENDED, later: STARTED})
+    await world.plan(slots=True)
+    assert await begins(world, later) < await ends(world, long) < await begins(world, later) + ALLOWANCE
+    view = await world.view(both)
+    assert view.estimated_start_at == await begins(world, later) + ALLOWANCE
+    assert view.reservation.reason.detail.startswith(f"It waits for {later} to start and for 1 other job.")
+    assert [one.job for one in view.after] == [later, long]
+    async with world.uow() as uow:
+        known = await known_dependencies(uow, world.who, [Dependency(long, ENDED), Dependency(later, STARTED)])
+    assert waiting_reason(known).detail.startswith(f"It waits for {later} to start")
+
+
 async def test_a_chain_whose_first_job_ends_early_goes_on_at_once(world: World) -> None:
     first = await world.ran(gpus=2)
     second = await dependent(world, {first: SUCCEEDED}, gpus=2)
