@@ -60,7 +60,7 @@ BY_KEY = frozenset(
     hold_ledger_time ledger_time ledger_time_is_confirmed notice_routes set_notice_routes may_be_stored
     gpu_types_ever least_share_in_booking store_learnt_waits kept_by_nodes take_places clear_slots_of_places
     keep_needed_jobs needed_jobs add_dependencies dependencies_of take_news give_up_starts_after
-    dependencies_among linked_jobs
+    dependencies_among linked_jobs predicted_starts
     lock_user_of_files add_sent_chunks sent_bytes_of sent_chunk_sizes use_sent_chunks put_sent_folder use_sent_folder
     sent_folder sent_chunk_data put_job_results job_results_of remove_sent_folders
     take_array_news forget_array_news note_array open_elements make_elements renew_leases last_released

@@ -6,7 +6,7 @@ looked at quickly, the last of the queue. The slots of the others stay as they a
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
@@ -47,7 +47,8 @@ class PlanView:
     `names` are those of owners whom quotas bind, `holdings` all that quotas count, `shares` the ranks of owners.
     `until`: all of the calendar before it is in the snapshot; None for all of it.
     `others` makes the waiting jobs of which the snapshot has the slot alone, and perhaps more: they count where a start
-    is predicted. `estimates`: of how many jobs the planner predicts the start.
+    is predicted. `estimates`: of how many jobs the planner predicts the start. `predicted` are such starts, where the
+    job waits for others.
     """
 
     snapshot: PlanningSnapshot
@@ -62,6 +63,7 @@ class PlanView:
     others: Callable[[], Sequence[Waiting]] = tuple
     estimates: int = 0
     until: datetime | None = None
+    predicted: Mapping[str, Prediction] = field(default_factory=dict)
 
     @property
     def gpu_types(self) -> list[str]:
@@ -162,6 +164,9 @@ class DryRun:
         common = self._own
         promised_at = None if self.promised_at is None else to_micros(self.promised_at)
         self._picture.set_reservation(self._job.id, replace(self._job, promised_at=promised_at), rows)
+        if self._job.needs is not None:
+            common.catch_up(self._now)
+            return predictor.predict_dependants(common, self._view.predicted).get(self._job.id)
         self._add_others(common)
         beside = min(self._view.estimates, len(common.queue.jobs) - len(common.queue.held)) - 1
         return predictor.predict_once(common, self._job, beside, self._now)

@@ -77,7 +77,12 @@ def held_outlook(after: Sequence[KnownDependency]) -> Outlook | None:
 
 
 def chained_outlook(
-    view: PlanView, job: Waiting, after: Sequence[KnownDependency], held: Outlook, now: datetime
+    view: PlanView,
+    job: Waiting,
+    after: Sequence[KnownDependency],
+    held: Outlook,
+    now: datetime,
+    predict: Predict | None = None,
 ) -> Outlook:
     """The outlook of a `held` job with `needs`, with the start that it would be promised, if that is known."""
     run = DryRun(view, job, now)
@@ -89,6 +94,7 @@ def chained_outlook(
         starts_at=run.start,
         promised_at=run.promised_at,
         reasons=(VerdictReason(reason.code, reason.detail),),
+        estimated_start=None if predict is None else predict(run),
     )
 
 

@@ -21,6 +21,7 @@ from reservation_core.domain.model import RequestVerdict, Reservation
 from reservation_core.domain.people.token_budgets import refused as refused_by_budget
 from reservation_core.domain.plan import Need, Waiting
 from reservation_core.domain.planning.dry_runs import PlanTooShortError, PlanView
+from reservation_core.domain.planning.predictions.start_predictor import Prediction
 from reservation_core.domain.planning.request_verdicts import (
     Outlook,
     booked_job_outlook,
@@ -164,10 +165,14 @@ async def dry_run(
     if held is not None and (untold or settle(new.after) is not None):
         return lambda: held
     view = await read_plan(uow, policy, {who.user_id: who.user}, terms, now, without=instead_of)
+    predict = await likely.read(uow) if terms.estimates else None
     if held is not None:
         dependant = replace(job, needs=needs)
-        return lambda: chained_outlook(view, dependant, new.after, held, now)
-    predict = await likely.read(uow) if terms.estimates else None
+        if predict is not None:
+            starts = await uow.reservations.predicted_starts([one.id for one in view.snapshot.waiting])
+            predicted = {job_id: Prediction(start.p50, start.p90) for job_id, start in starts.items()}
+            view = replace(view, predicted=predicted)
+        return lambda: chained_outlook(view, dependant, new.after, held, now, predict)
     position = await _position(uow, job, view, terms.beside, now, instead_of)
     types = [
         gpu_type

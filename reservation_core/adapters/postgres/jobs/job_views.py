@@ -124,6 +124,11 @@ class JobViews:
         )
         return await self._views(found.all())
 
+    async def predicted_starts(self, ids: Collection[str]) -> dict[str, PredictedStart]:
+        """What the planner last predicted of these jobs, of those of which it predicted anything."""
+        found = await self._connection.execute(statement("predicted_starts"), {"ids": list(ids)})
+        return {row.id: PredictedStart(row.p50, row.p90) for row in found}
+
     async def waiting_totals(self) -> list[tuple[str | None, int, int]]:
         """Per requested type: (gpu_type, waiting jobs, waiting GPUs)."""
         found = await self._connection.execute(statement("waiting_totals"))

@@ -195,3 +195,8 @@ GROUP BY line_type HAVING sum(jobs) > 0 ORDER BY line_type;
 -- name: user_id_of_name
 -- A user's key.
 SELECT id FROM users WHERE name = :name;
+
+-- name: predicted_starts
+-- What was last predicted of these jobs.
+SELECT reservation_id AS id, estimated_start_p50 AS p50, estimated_start_p90 AS p90 FROM wait_estimates
+WHERE reservation_id = ANY(CAST(:ids AS text[])) AND estimated_start_p50 IS NOT NULL AND estimated_start_p90 IS NOT NULL;

@@ -129,14 +129,18 @@ class StartPredictor:
         ]
 
     def _chained(self, picture: Picture, starts: Mapping[str, Prediction]) -> list[WaitEstimate]:
+        return [
+            WaitEstimate(job_id, None, RELEASED, to_moment(picture.ledger.slots[job_id][0]), *prediction)
+            for job_id, prediction in self.predict_dependants(picture, starts).items()
+        ]
+
+    def predict_dependants(self, picture: Picture, starts: Mapping[str, Prediction]) -> Mapping[str, Prediction]:
+        """Predictions for jobs that wait for others, from these for jobs in the queue."""
         if not len(self._shares):
-            return []
+            return {}
         likely = {job_id: Likely(to_micros(start.p50), to_micros(start.p90)) for job_id, start in starts.items()}
         found = predict_chained(picture, self._shares, likely, picture.at)
-        return [
-            WaitEstimate(job_id, None, RELEASED, to_moment(picture.ledger.slots[job_id][0]), *_prediction(times))
-            for job_id, times in found.items()
-        ]
+        return {job_id: _prediction(times) for job_id, times in found.items()}
 
     def predict_starts(self, picture: Picture, jobs: Iterable[Waiting], now: datetime) -> Mapping[str, Prediction]:
         """Predictions for these waiting jobs, as far as enough is known.

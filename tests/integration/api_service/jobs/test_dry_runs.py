@@ -264,6 +264,30 @@ async def test_its_start_is_predicted_as_the_planner_then_does(lab: Lab, seed: i
     assert predicted > 5
 
 
+@pytest.mark.parametrize("when", ["succeeded", "started"])
+@pytest.mark.parametrize("waits", [False, True])
+async def test_a_start_after_other_jobs_is_predicted_as_the_planner_then_does(
+    lab: Lab, when: str, *, waits: bool
+) -> None:
+    """After a job that runs, one that waits, and one that waits for it."""
+    await practise(lab, random.Random(0))
+    [needed] = await lab.jobs(gpus=8, gpu_type="h100", duration="PT5H")
+    [other] = await lab.jobs(gpus=8, gpu_type="h100", duration="PT3H")
+    for _ in range(3):
+        needed = other if waits else needed
+        body = {**JOB, "gpus": 8, "gpu_type": "h100", "after": [{"job": needed, "when": when}]}
+        verdict = await said(lab, body)
+        job = await submitted(lab.alice, **body)
+        await lab.plan()
+        job = (await lab.alice.get(f"/v1/jobs/{job['id']}")).json()
+        likely, came_true = verdict["estimated_start"], job["estimated_start"]
+        assert (verdict["promised_start_at"], verdict["queue_position"]) == (job["promised_start_at"], None)
+        assert came_true is not None
+        assert all(abs(moment(likely[name]) - moment(came_true[name])) < SOON for name in ("p50", "p90"))
+        assert moment(likely["p50"]) <= moment(likely["p90"]) <= moment(verdict["promised_start_at"])
+        needed = other = job["id"]
+
+
 async def test_when_predicting_fails_the_rest_is_said(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise ZeroDivisionError("half a job")
