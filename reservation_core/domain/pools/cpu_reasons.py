@@ -7,8 +7,8 @@ from reservation_core.domain.pools.node_shares import could_run
 from reservation_core.domain.request_terms import Share, share_words
 
 NOTHING_KEPT = (
-    "No node keeps CPUs and memory for jobs without GPUs. Ask for 1 GPU, or ask an administrator to set "
-    "GPU_DEV_CPU_JOB_SHARE."
+    "A job without GPUs can't run here: no node keeps CPUs and memory for such jobs. Ask for 1 GPU, or ask an "
+    "administrator to set GPU_DEV_CPU_JOB_SHARE."
 )
 
 

@@ -79,10 +79,18 @@ async def test_more_than_any_node_keeps_is_refused_with_what_would_do(
     assert (await alice.post("/v1/jobs", json=CPU_JOB, headers=keyed)).status_code == 202
 
 
-async def test_where_nothing_is_kept_the_setting_is_named(alice: httpx.AsyncClient, runtime: Runtime) -> None:
-    await keeps(runtime, None, None)
-    refused = await alice.post("/v1/jobs", json=CPU_JOB)
-    assert (refused.status_code, "GPU_DEV_CPU_JOB_SHARE" in refused.text) == (422, True)
+@pytest.mark.parametrize("kept", [None, 0])
+async def test_where_nothing_is_kept_the_setting_is_named(
+    alice: httpx.AsyncClient, runtime: Runtime, kept: int | None
+) -> None:
+    await keeps(runtime, kept, kept)
+    for call in ("/v1/jobs", "/v1/jobs?dry_run=true"):
+        refused = await alice.post(call, json=CPU_JOB)
+        assert (refused.status_code, refused.json()["type"].rpartition(":")[2]) == (422, "no_node_keeps_that")
+        assert refused.json()["detail"] == (
+            "A job without GPUs can't run here: no node keeps CPUs and memory for such jobs. Ask for 1 GPU, or ask an "
+            "administrator to set GPU_DEV_CPU_JOB_SHARE."
+        )
 
 
 async def test_a_dry_run_and_an_explanation_say_when_it_starts(alice: httpx.AsyncClient, runtime: Runtime) -> None:

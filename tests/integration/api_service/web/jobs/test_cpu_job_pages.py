@@ -39,3 +39,13 @@ async def test_administrators_see_what_nodes_keep(runtime: Runtime, browsing: Si
     await execute(runtime, "UPDATE nodes SET spare_cpu_milli = 4000, spare_memory_bytes = 17179869184")
     page = words(await (await browsing("root")).get("/admin/nodes"))
     assert "4 of 4 CPUs free for jobs without GPUs" in page
+
+
+async def test_the_form_names_the_setting_where_nothing_is_kept(runtime: Runtime, browsing: SignedIn) -> None:
+    await add_nodes(runtime, titan=("h100", 2))
+    await execute(runtime, "UPDATE nodes SET spare_cpu_milli = 0, spare_memory_bytes = 0")
+    browser = await browsing("alice")
+    for path in ("/submit/verdict", "/submit"):
+        said = words((await browser.send(path, **FORM)).text)
+        assert "no node keeps CPUs and memory for such jobs" in said
+        assert "ask an administrator to set GPU_DEV_CPU_JOB_SHARE" in said
