@@ -118,6 +118,25 @@ async def test_an_extension_promises_the_jobs_behind_it_other_starts(world: Worl
     assert "start_promise_missed" not in await world.kinds(second) + await world.kinds(third)
 
 
+async def test_an_extension_leaves_starts_that_come_after_the_new_end_and_all_behind_them(world: World) -> None:
+    first, long = await world.ran(), await world.ran(duration=3 * 3600)
+    kept = [await dependent(world, {first: SUCCEEDED, long: ENDED})]
+    kept += [await dependent(world, {kept[0]: when}) for when in (FAILED, STARTED)]
+    put_off = await dependent(world, {first: ENDED})
+    also = await dependent(world, {kept[0]: ENDED, put_off: SUCCEEDED})
+    planner = await world.planner()
+    await settled(planner)
+    before = [(await begins(world, job), await promised(world, job)) for job in kept]
+    async with world.uow() as uow:
+        await extend(uow, world.who, first, HOUR, None, LONGEST, world.clock.now())
+    assert [(await begins(world, job), await promised(world, job)) for job in kept] == before
+    assert [await promised(world, job) for job in (put_off, also)] == [None, None]
+    await settled(planner)
+    assert [(await begins(world, job), await promised(world, job)) for job in kept] == before
+    assert await begins(world, put_off) == await promised(world, put_off) == await ends(world, first)
+    assert await promised(world, also) is not None
+
+
 async def test_a_job_that_overruns_costs_the_one_behind_it_its_promise_and_no_more(world: World) -> None:
     first = await world.ran()
     second = await dependent(world, {first: SUCCEEDED})
