@@ -6,7 +6,7 @@ name, so that a time that a clock change leaves out or has twice is the server's
 
 import os
 import re
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -18,26 +18,26 @@ _NEAR_DAYS = ("yesterday", "today", "tomorrow")
 _FIXED = (*_NEAR_DAYS, "now", "in")
 """First words of times that are the same seen from anywhere."""
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_CLOCK = re.compile(r"(\d{1,2})(?::(\d{2})(?::00)?)? ?(am|pm)?", re.ASCII)
+_CLOCK = re.compile(r"(\d{1,2})(?::(\d{2})(?::(\d{2}))?)? ?(am|pm)?", re.ASCII)
 _SLOT = re.compile(r"(?:(?P<day>.*\S) )?(?P<start>\d[\d:]* ?(?:am|pm)?) ?[-–] ?(?P<end>\d[\d:]* ?(?:am|pm)?)", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _DATED_SLOT = re.compile(r"\d{4}-\d{2}-\d{2} \d{1,2}(?::\d{2})?-\d{2}:\d{2}", re.ASCII)
 _WITH_OFFSET = re.compile(r"\d{4}-\d{2}-\d{2}.*(?:[zZ]|[+-](?:0\d|1[0-4]):?\d{2})")
 _AT = re.compile(r" at (?=\d)", re.IGNORECASE | re.ASCII)
 _CLOCK_FIRST = re.compile(
-    r"(\d{1,2}(?::\d{2})? ?[ap]m|\d{1,2}:\d{2}) (?:on )?([a-z]{3,}(?: [a-z]{3,})?|\d{4}-\d{2}-\d{2})",
+    r"(\d{1,2}(?::\d{2}){0,2} ?[ap]m|\d{1,2}(?::\d{2}){1,2}) (?:on )?([a-z]{3,}(?: [a-z]{3,})?|\d{4}-\d{2}-\d{2})",
     re.IGNORECASE | re.ASCII,
 )
 _MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
     "december",
 )  # fmt: skip
-_PRINTED_DATE = re.compile(
-    r"(?:([a-z]{3,9}),? )?(\d{1,2}) ([a-z]{3,9}) (\d{4})(?: (\d{1,2}:\d{2}):\d{2}\b)?", re.IGNORECASE | re.ASCII
-)
+_PRINTED_DATE = re.compile(r"(?:([a-z]{3,9}),? )?(\d{1,2}) ([a-z]{3,9}) (\d{4})", re.IGNORECASE | re.ASCII)
 _ZONE_NAME = re.compile(r"(.*\d[\d:]*(?: ?[ap]m)?) ([a-z]{3,5}|[+-]\d{2})", re.IGNORECASE | re.ASCII)
 _TO = re.compile(r"(?<=[\dm]) (?:to|until|till) (?=\d)", re.IGNORECASE | re.ASCII)
 _CLOCK_WORDS = {"noon": "12pm", "midnight": "12am"}
+_FROM_MIDNIGHT = re.compile(r".*\S\s+midnight\s*(?:[-–]|(?:to|until|till)\s).*", re.IGNORECASE)
+"""A slot that begins at the midnight of a day."""
 _CLOCK_WORD = re.compile(rf"\b({'|'.join(_CLOCK_WORDS)})\b", re.IGNORECASE)
 _LOCALTIME = Path("/etc/localtime")
 FORMS = 'Write it as "2030-01-31 09:00", "tomorrow 9am", "mon 14:30", 09:00, now or "in 2h".'
@@ -76,12 +76,12 @@ def parse_time(text: str, now: datetime, zone: str | None, *, whole_days: bool =
     wanted = _usual(text)
     if len(wanted) > 10 and _WITH_OFFSET.fullmatch(wanted):
         return wanted.replace(" ", "T", 1)
+    if "midnight" in text.lower() and not _is_clock(text):
+        raise _which_midnight(text)
     here = now.astimezone(_zone(zone))
     if (named := _named_zone(wanted, here)) is not None:
         return _in_zone(parse_time(named[0], now, "UTC" if named[1] == "UTC" else zone), named[1], zone)
     lowered = wanted.lower()
-    if "midnight" in text.lower() and lowered != _CLOCK_WORDS["midnight"]:
-        raise UsageError(f"Is the midnight of {text!r} the beginning of that day or its end? Write the day and 00:00.")
     if lowered == "now":
         return here.isoformat(timespec="minutes")
     if lowered.startswith("in "):
@@ -105,7 +105,17 @@ def _usual(text: str) -> str:
     numbers = _CLOCK_WORD.sub(lambda word: _CLOCK_WORDS[word[0].lower()], " ".join(text.split()))
     numbers = _PRINTED_DATE.sub(_plain_date, numbers)
     turned = _CLOCK_FIRST.fullmatch(numbers)
-    return _AT.sub(" ", numbers if turned is None else f"{turned[2]} {turned[1]}")
+    return _AT.sub(" ", numbers if turned is None or not _is_day(turned[2]) else f"{turned[2]} {turned[1]}")
+
+
+def _is_day(text: str) -> bool:
+    """Whether it is a day's name or date, rather than a zone's name."""
+    name = text.lower().removeprefix("next ")
+    return name in _NEAR_DAYS or _DATE.fullmatch(name) is not None or any(day.startswith(name) for day in _DAYS)
+
+
+def _which_midnight(text: str) -> UsageError:
+    return UsageError(f"Is the midnight of {text!r} the beginning of that day or its end? Write the day and 00:00.")
 
 
 def _plain_date(found: re.Match[str]) -> str:
@@ -116,7 +126,7 @@ def _plain_date(found: re.Match[str]) -> str:
     day = _day(date, datetime.min.replace(tzinfo=UTC))
     if found[1] and day is not None and not _DAYS[day.weekday()].startswith(found[1].lower()):
         raise UsageError(f"{date} is a {_DAYS[day.weekday()].capitalize()}, not a {found[1]}. Leave the weekday out.")
-    return date + (f" {found[5]}" if found[5] else "")
+    return date
 
 
 def _named_zone(wanted: str, here: datetime) -> tuple[str, str] | None:
@@ -149,6 +159,8 @@ def parse_slot(text: str, now: datetime, zone: str | None) -> tuple[str, str] | 
     An end that is not after the start is on the next day where both have am or pm (`9pm-5am`), or neither has and the
     start is of 24 hours (`22-6`). A date, a space and `09:00-12:00` is a slot, no time with an offset.
     """
+    if _FROM_MIDNIGHT.fullmatch(text):
+        raise _which_midnight(text)
     wanted = _TO.sub("-", _usual(text))
     if (named := _named_zone(wanted, now.astimezone(_zone(zone)))) is not None and "-" in named[0]:
         within = parse_slot(named[0], now, "UTC" if named[1] == "UTC" else zone)
@@ -158,12 +170,12 @@ def parse_slot(text: str, now: datetime, zone: str | None) -> tuple[str, str] | 
         return None
     here = now.astimezone(_zone(zone)).replace(tzinfo=None)
     first, until = slot["start"].strip(), _clock(slot["end"])
-    if first.isdigit() and slot["end"].endswith("pm") and until is not None and int(first) + 12 < until[0]:
+    if first.isdigit() and slot["end"].endswith("pm") and until is not None and int(first) + 12 < until.hour:
         first += "pm"  # 1-5pm
     start = _local(" ".join(filter(None, (slot["day"], first))), here, hours_alone=True)
     if until is None or start is None:
         raise UsageError(f'{text!r} is no slot. Write it as "mon 9-17" or "tomorrow 9am-5pm".')
-    end = start.replace(hour=until[0], minute=until[1])
+    end = datetime.combine(start, until)
     if end <= start:
         of_12_hours = first.endswith("m"), slot["end"].endswith("m")
         if of_12_hours != (True, True) and (any(of_12_hours) or start.hour < 13):
@@ -192,9 +204,14 @@ def _with_half(moment: datetime) -> str:
 def parse_instant(text: str, now: datetime, zone: str | None, *, whole_days: bool = True) -> datetime:
     """The same as an aware time. Raises UsageError."""
     try:
-        read = datetime.fromisoformat(parse_time(text, now, zone, whole_days=whole_days))
+        return aware(parse_time(text, now, zone, whole_days=whole_days), zone)
     except ValueError as error:
         raise UsageError(f"{text!r} is not a time. {FORMS}") from error
+
+
+def aware(written: str, zone: str | None) -> datetime:
+    """A time as the wire has it, aware; one without offset is in `zone`. Raises ValueError."""
+    read = datetime.fromisoformat(written)
     return read if read.tzinfo is not None else read.replace(tzinfo=_zone(zone))
 
 
@@ -228,9 +245,9 @@ def _parse_past(text: str, now: datetime, zone: str | None) -> datetime:
 
 
 def _is_clock(text: str) -> bool:
-    """Whether it is a clock time alone, such as `9:30` or `noon`."""
-    clock = _CLOCK.fullmatch(_usual(text).lower())
-    return clock is not None and any(clock.group(2, 3))
+    """Whether it is a clock time alone, such as `9:30`, `noon` or `9:30 UTC`."""
+    clock = _CLOCK.fullmatch(_ZONE_NAME.sub(r"\1", _usual(text)).lower())
+    return clock is not None and any(clock.group(2, 4))
 
 
 def parse_end(text: str, begin: datetime, now: datetime, zone: str | None) -> str:
@@ -241,6 +258,17 @@ def parse_end(text: str, begin: datetime, now: datetime, zone: str | None) -> st
     end = parse_instant(text, now, zone, whole_days=False)
     is_fixed = _usual(text).lower().split()[0] in _FIXED
     return parse_time(text, begin if end <= begin and not is_fixed else now, zone)
+
+
+def parse_new_end(text: str, begin: datetime, end: datetime, now: datetime, zone: str | None) -> str:
+    """The new end of what lasts from `begin` to `end`, as the wire has it. Raises UsageError.
+
+    A clock time is on its last day (midnight is that day's end), or the first after `begin` if that is later.
+    """
+    last_day = (end.astimezone(_zone(zone)) - timedelta(minutes=1)).replace(hour=0, minute=1, second=0)
+    if _is_clock(text) and parse_instant(text, last_day, zone) > begin:
+        return parse_time(text, last_day, zone)
+    return parse_end(text, begin, now, zone)
 
 
 def parse_period(
@@ -270,24 +298,29 @@ def parse_period(
     return begin, until
 
 
-def _in_zone(time: str, name: str, zone: str | None) -> str:
+def _in_zone(written: str, name: str, zone: str | None) -> str:
     """A time in UTC, or in `zone` while that has this short name: of a time that it has twice, the one with the name.
 
     Raises UsageError where the zone has another name at that time.
     """
-    moment = datetime.fromisoformat(time)
+    moment = datetime.fromisoformat(written)
     if name == "UTC":
-        return time if moment.tzinfo is not None else f"{time}Z"
+        return written if moment.tzinfo is not None else f"{written}Z"
     for fold in (0, 1):
         local = moment.replace(tzinfo=None, fold=fold)
-        aware = local.astimezone() if zone is None else local.replace(tzinfo=_zone(zone))
-        if aware.tzname() == name:
-            return aware.isoformat(timespec="minutes")
+        there = local.astimezone() if zone is None else local.replace(tzinfo=_zone(zone))
+        if there.tzname() == name:
+            return _written(there)
     raise UsageError(f"It is not {name} here at that time. Leave {name} out, or give the time in UTC.")
 
 
 def _sent(local: datetime, zone: str | None) -> str:
-    return (local.astimezone() if zone is None else local).isoformat(timespec="minutes")
+    return _written(local.astimezone() if zone is None else local)
+
+
+def _written(moment: datetime) -> str:
+    """A time as the wire has it; with seconds where it has some."""
+    return moment.isoformat(timespec="seconds" if moment.second else "minutes")
 
 
 def _local(text: str, here: datetime, *, hours_alone: bool = False) -> datetime | None:
@@ -299,31 +332,30 @@ def _local(text: str, here: datetime, *, hours_alone: bool = False) -> datetime 
     clock = _clock(words[-1])
     if clock is None or len(words) > 2:
         return None
-    hour, minute = clock
     if len(words) == 2:
         day = _day(words[0], here)
         if day is None:
             return None
-        moment = day.replace(hour=hour, minute=minute)
+        moment = datetime.combine(day, clock)
         weekday = not _DATE.fullmatch(words[0]) and words[0] not in _NEAR_DAYS
         return moment + timedelta(days=7) if weekday and moment < here else moment
     if words[0].isdigit() and not hours_alone:
         return None
-    moment = here.replace(hour=hour, minute=minute, second=0, microsecond=0)
+    moment = datetime.combine(here, clock)
     return moment if moment >= here else moment + timedelta(days=1)
 
 
-def _clock(text: str) -> tuple[int, int] | None:
-    """Hour and minute of `9`, `9:30`, `9am` or `9:30 pm`."""
+def _clock(text: str) -> time | None:
+    """The time of day of `9`, `9:30`, `9:30:12`, `9am` or `9:30 pm`."""
     clock = _CLOCK.fullmatch(text)
     if clock is None:
         return None
-    hour, minute = int(clock[1]), int(clock[2] or 0)
-    if clock[3] is not None:
+    hour, minute, second = int(clock[1]), int(clock[2] or 0), int(clock[3] or 0)
+    if clock[4] is not None:
         if not 1 <= hour <= 12:
             return None
-        hour = hour % 12 + 12 * (clock[3] == "pm")
-    return (hour, minute) if hour < 24 and minute < 60 else None
+        hour = hour % 12 + 12 * (clock[4] == "pm")
+    return time(hour, minute, second) if hour < 24 and minute < 60 and second < 60 else None
 
 
 def _day(text: str, here: datetime) -> datetime | None:

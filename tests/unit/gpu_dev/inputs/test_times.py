@@ -8,7 +8,16 @@ import pytest
 
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs import times
-from gpu_dev.inputs.times import parse_end, parse_instant, parse_past, parse_period, parse_slot, parse_time, zone_name
+from gpu_dev.inputs.times import (
+    parse_end,
+    parse_instant,
+    parse_new_end,
+    parse_past,
+    parse_period,
+    parse_slot,
+    parse_time,
+    zone_name,
+)
 
 STOCKHOLM = "Europe/Stockholm"
 # A Saturday, 12:30 in Stockholm.
@@ -44,6 +53,13 @@ NOW = datetime(2026, 11, 21, 11, 30, tzinfo=UTC)
         ("next sat 13:00", "2026-11-28T13:00"),
         ("now", "2026-11-21T12:30+01:00"),
         ("in 2h", "2026-11-21T14:30+01:00"),
+        ("tomorrow 10:00:30", "2026-11-22T10:00:30"),
+        ("10:00:30 tomorrow", "2026-11-22T10:00:30"),
+        ("2030-01-31T10:00:30", "2030-01-31T10:00:30"),
+        ("13:00 UTC", "2026-11-21T13:00Z"),
+        ("9am utc", "2026-11-22T09:00Z"),
+        ("09:00 CET", "2026-11-22T09:00+01:00"),
+        ("midnight UTC", "2026-11-22T00:00Z"),
         ("2030-01-31T09:00Z", "2030-01-31T09:00Z"),
         ("2030-01-31 09:00+02:00", "2030-01-31T09:00+02:00"),
     ],
@@ -81,6 +97,7 @@ def test_what_is_no_time_is_said_so(typed: str) -> None:
     ("typed", "question"),
     [
         ("tomorrow midnight", "Is the midnight of 'tomorrow midnight' the beginning of that day or its end?"),
+        ("tomorrow midnight UTC", "Is the midnight of 'tomorrow midnight UTC' the beginning of that day or its end?"),
         ("next sun 9am", "Which Sunday, 2026-11-22 or 2026-11-29?"),
     ],
 )
@@ -157,6 +174,14 @@ def test_an_end_that_is_before_the_start_is_asked_about_where_it_can_be_two(type
     assert asked.value.detail == question
 
 
+@pytest.mark.parametrize("typed", ["tomorrow midnight-5am", "mon midnight to 5am", "2030-01-31 Midnight - 5"])
+def test_a_slot_from_the_midnight_of_a_day_is_asked_about(typed: str) -> None:
+    with pytest.raises(UsageError, match=f"Is the midnight of '{typed}' the beginning of that day or its end"):
+        parse_slot(typed, NOW, STOCKHOLM)
+    assert parse_slot("midnight-5am", NOW, STOCKHOLM) == ("2026-11-22T00:00", "2026-11-22T05:00")
+    assert parse_slot("tomorrow 8pm-midnight", NOW, STOCKHOLM) == ("2026-11-22T20:00", "2026-11-23T00:00")
+
+
 def test_a_slot_that_can_not_be_is_said_so() -> None:
     for typed in ("mon 9-25", "someday 9-17", "mon 30-31"):
         with pytest.raises(UsageError, match="is no slot"):
@@ -179,6 +204,8 @@ def test_an_instant_has_the_zone_s_offset_on_its_own_day() -> None:
         ("Yesterday 9am", "2026-11-20T09:00+01:00"),
         ("9am", "2026-11-21T09:00+01:00"),
         ("9:30", "2026-11-21T09:30+01:00"),
+        ("9:30:15", "2026-11-21T09:30:15+01:00"),
+        ("9:30 UTC", "2026-11-21T09:30+00:00"),
         ("now", "2026-11-21T12:30+01:00"),
         ("2026-11-02", "2026-11-02T00:00+01:00"),
         ("3d", "2026-11-18T12:30+01:00"),
@@ -306,10 +333,41 @@ def test_the_end_of_a_slot_is_the_first_after_its_start(start: str, end: str, se
 
 
 @pytest.mark.parametrize(
+    ("typed", "sent"),
+    [
+        ("18:00", "2026-11-25T18:00"),
+        ("9am", "2026-11-25T09:00"),
+        ("17:00 UTC", "2026-11-25T17:00Z"),
+        ("midnight", "2026-11-26T00:00"),
+        ("tue 18:00", "2026-11-24T18:00"),
+        ("2026-11-27 10:00", "2026-11-27T10:00"),
+    ],
+)
+def test_a_clock_time_that_ends_a_booking_of_days_is_on_its_last_day(typed: str, sent: str) -> None:
+    begin, end = (parse_instant(text, NOW, STOCKHOLM) for text in ("mon 9:00", "wed 17:00"))
+    assert parse_new_end(typed, begin, end, NOW, STOCKHOLM) == sent
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "typed", "sent"),
+    [
+        ("mon 9:00", "mon 17:00", "18:00", "2026-11-23T18:00"),
+        ("mon 9:00", "mon 17:00", "2:00", "2026-11-24T02:00"),
+        ("mon 22:00", "tue 6:00", "5:00", "2026-11-24T05:00"),
+        ("mon 9:00", "wed 00:00", "18:00", "2026-11-24T18:00"),
+    ],
+)
+def test_a_clock_time_that_ends_a_booking_is_after_its_start(start: str, end: str, typed: str, sent: str) -> None:
+    begin, until = (parse_instant(text, NOW, STOCKHOLM) for text in (start, end))
+    assert parse_new_end(typed, begin, until, NOW, STOCKHOLM) == sent
+
+
+@pytest.mark.parametrize(
     ("shown", "sent"),
     [
         ("Mon 30 Nov 2026 09:00 UTC", "2026-11-30T09:00Z"),
-        ("Sat 28 Nov 2026 04:20:01 UTC", "2026-11-28T04:20Z"),
+        ("Sat 28 Nov 2026 04:20:01 UTC", "2026-11-28T04:20:01Z"),
+        ("Sat 28 Nov 2026 04:20:01", "2026-11-28T04:20:01"),
         ("Mon 30 Nov 2026 09:00 CET", "2026-11-30T09:00+01:00"),
         ("31 Oct 2027 02:30 CEST", "2027-10-31T02:30+02:00"),
         ("31 Oct 2027 02:30 CET", "2027-10-31T02:30+01:00"),
