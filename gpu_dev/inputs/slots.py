@@ -1,10 +1,12 @@
-"""The slot of a booking from the options --start, --end and --for."""
+"""The slot of a booking or a maintenance window from --start, --end and --for, and the rule of a series."""
 
 from typing import Any
 
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.durations import parse_duration
-from gpu_dev.inputs.times import local_now, parse_end, parse_instant, parse_slot, parse_time, zone_name
+from gpu_dev.inputs.times import aware, local_now, parse_end, parse_instant, parse_slot, parse_time, zone_name
+
+_REPEATS = {"daily": "FREQ=DAILY", "weekdays": "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR", "weekly": "FREQ=WEEKLY"}
 
 
 def slot_fields(start: str, end: str | None, duration: str | None, zone: str | None) -> dict[str, Any]:
@@ -22,3 +24,24 @@ def slot_fields(start: str, end: str | None, duration: str | None, zone: str | N
         return fields | {"duration": parse_duration(duration)}
     begin = parse_instant(start, now, name, whole_days=False)
     return fields | {"end": parse_end(end or "", begin, now, name)}
+
+
+def window_fields(start: str | None, end: str | None, duration: str | None, zone: str | None) -> dict[str, Any]:
+    """The same for a maintenance window: times with offsets, and without --start from now on. Raises UsageError."""
+    fields = slot_fields("now" if start is None else start, end, duration, zone)
+    name = fields.pop("time_zone")
+    if start is None:
+        del fields["start"]
+    return {key: aware(value, name) if isinstance(value, str) else value for key, value in fields.items()}
+
+
+def recurrence_rule(text: str) -> str:
+    """The rule of a series: `weekly 8` is FREQ=WEEKLY;COUNT=8. Raises UsageError where a word has no number."""
+    word, _, count = text.strip().lower().partition(" ")
+    if word not in _REPEATS:
+        return text
+    if not (count.isascii() and count.isdigit()):
+        raise UsageError(
+            f'How many dates has the series? Write --rrule "{word} 8" for 8, or "{_REPEATS[word]};UNTIL=20301231".'
+        )
+    return f"{_REPEATS[word]};COUNT={count}"

@@ -1,6 +1,6 @@
 """`book create|list|show|extend|shorten|move|cancel|slots|waitlist|accept|decline|feed`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
 from itertools import islice
 from typing import Annotated, Any
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from gpu_dev.calls.booking_calls import Reach
-from gpu_dev.client import GpuDevClient
+from gpu_dev.commands.bookings.lost_dates import dates_lost
 from gpu_dev.commands.bookings.made_bookings import show_booking, show_made
 from gpu_dev.commands.bookings.possible_slots import check_possible
 from gpu_dev.display.calendar_views import (
@@ -18,17 +18,24 @@ from gpu_dev.display.calendar_views import (
     SLOT,
     WAITLIST,
 )
-from gpu_dev.display.local_times import local_time, minute
+from gpu_dev.display.local_times import local_time
 from gpu_dev.display.output import Format, show_list, show_one
 from gpu_dev.errors import ApiError, UsageError
 from gpu_dev.inputs.asking import confirmed
 from gpu_dev.inputs.durations import format_duration, parse_duration
-from gpu_dev.inputs.ids import SEARCHED
 from gpu_dev.inputs.requests import make_request, workload_fields
-from gpu_dev.inputs.slots import slot_fields
-from gpu_dev.inputs.times import local_now, parse_end, parse_instant, parse_period, parse_time, zone_name
+from gpu_dev.inputs.slots import recurrence_rule, slot_fields
+from gpu_dev.inputs.times import (
+    local_now,
+    parse_end,
+    parse_instant,
+    parse_new_end,
+    parse_period,
+    parse_time,
+    zone_name,
+)
 from gpu_dev.options import Output, Yes
-from gpu_dev.session import OPEN_BOOKINGS, booking_id_of, check_type, client_for
+from gpu_dev.session import booking_id_of, check_type, client_for
 from gpu_dev.terminal import put, say
 from gpu_dev.wire.bookings import (
     BookingChange,
@@ -39,7 +46,6 @@ from gpu_dev.wire.bookings import (
     SeriesVerdict,
 )
 from reservation_core.domain.model import BookingStatus
-from reservation_core.domain.policy.rule_words import counted
 from reservation_core.domain.status_words import booking_status
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -76,7 +82,11 @@ def create(
     title: Annotated[str | None, typer.Option("--title", help="Its purpose.")] = None,
     project: Annotated[str | None, typer.Option("--project", "-p", help="For this project.")] = None,
     rrule: Annotated[
-        str | None, typer.Option("--rrule", help="A series, such as FREQ=WEEKLY;BYDAY=MO,WE;COUNT=8 (RFC 5545).")
+        str | None,
+        typer.Option(
+            "--rrule",
+            help='A series: "daily 5", "weekdays 10", "weekly 8", or as in RFC 5545: FREQ=WEEKLY;BYDAY=MO,WE;COUNT=8.',
+        ),
     ] = None,
     skip: Annotated[
         bool, typer.Option("--skip-conflicts", help="Leave out dates of a series that are not available.")
@@ -108,7 +118,9 @@ def create(
         "title": title,
         "project": project,
         "workload": workload_fields(command, env, image, working_dir),
-        "recurrence": None if rrule is None else {"rrule": rrule, "on_conflict": "skip" if skip else "fail"},
+        "recurrence": None
+        if rrule is None
+        else {"rrule": recurrence_rule(rrule), "on_conflict": "skip" if skip else "fail"},
         "wait": wait or None,
         "auto_accept": auto_accept or None,
     }
@@ -204,7 +216,10 @@ def move(
     booking_id: BookingIdArgument,
     start: Annotated[str | None, typer.Option("--start", "-s", help="The new start.")] = None,
     end: Annotated[
-        str | None, typer.Option("--end", help="The new end; a clock time is the first after the start.")
+        str | None,
+        typer.Option(
+            "--end", help="The new end. 18:00 is on the last day of the booking; with --start the first after it."
+        ),
     ] = None,
     duration: Annotated[str | None, typer.Option("--for", "-d", help="The new length.")] = None,
     node: Annotated[str | None, typer.Option("--node", help="On this node.")] = None,
@@ -235,8 +250,11 @@ def move(
     with client_for(ctx) as client:
         whole = booking_id_of(client, booking_id)
         if end is not None:
-            begin = client.bookings.get(whole).start if start is None else parse_instant(start, now, name)
-            fields["end"] = parse_end(end, begin, now, name)
+            if start is None:
+                booking = client.bookings.get(whole)
+                fields["end"] = parse_new_end(end, booking.start, booking.end, now, name)
+            else:
+                fields["end"] = parse_end(end, parse_instant(start, now, name), now, name)
         act = client.bookings.would_change if dry_run else client.bookings.change
         show_booking(act(whole, make_request(BookingChange, fields)), output)
 
@@ -260,34 +278,13 @@ def cancel(
     with client_for(ctx) as client:
         chosen = [booking_id_of(client, given, of_series=following or series) for given in booking_ids]
         if reach != "this" and not yes:
-            confirmed(_dates_lost(client, chosen, reach), yes=yes)
+            confirmed(dates_lost(client, chosen, reach), yes=yes)
         cancelled = [one for booking_id in chosen for one in client.bookings.cancel(booking_id, series=reach)]
     if output is not None:
         put(show_list(cancelled, BOOKING, output))
         return
     for one in cancelled:
         put(f"{one.id}: {booking_status(one.status)}\n")
-
-
-def _dates_lost(client: GpuDevClient, chosen: Sequence[str], reach: Reach) -> str:
-    """The question before dates of series are cancelled."""
-    lost = list[BookingOut]()
-    for booking_id in chosen:
-        first = client.bookings.get(booking_id)
-        if first.series_id is None:
-            lost.append(first)
-            continue
-        dates = islice(client.bookings.calendar(statuses=OPEN_BOOKINGS, user=first.user), SEARCHED)
-        lost += [
-            one for one in dates if one.series_id == first.series_id and (reach == "all" or one.start >= first.start)
-        ]
-    lost = sorted({one.id: one for one in lost}.values(), key=lambda one: one.start)
-    if not lost:
-        return f"Cancel {', '.join(chosen)}?"
-    when = f"from {minute(lost[0].start)}" if len(lost) == 1 else f"{minute(lost[0].start)} to {minute(lost[-1].start)}"
-    titles = ", ".join(dict.fromkeys(one.title for one in lost if one.title))
-    title = f" of {titles}" if titles else ""
-    return f"Cancel {counted(len(lost), 'date')}{title}, {when}? Their GPUs are free at once, and jobs in them end."
 
 
 @app.command()

@@ -10,10 +10,9 @@ from gpu_dev.display.calendar_views import AFFECTED, WINDOW
 from gpu_dev.display.output import Format, show_list, show_one
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.asking import confirmed
-from gpu_dev.inputs.durations import parse_duration
 from gpu_dev.inputs.ids import named_id
 from gpu_dev.inputs.requests import make_request
-from gpu_dev.inputs.times import local_now, parse_instant, zone_name
+from gpu_dev.inputs.slots import window_fields
 from gpu_dev.options import Output, Yes
 from gpu_dev.session import client_for
 from gpu_dev.terminal import Rendered, put, say
@@ -41,12 +40,7 @@ def plan(
     output: OneOutput = None,
 ) -> None:
     """Plan a maintenance window, in which GPUs are not given out (administrators). Shows what it affects, then asks."""
-    name, now = zone_name(zone), local_now()
-    fields: dict[str, Any] = read_places(where) | {"reason": reason}
-    fields |= {"start": None if start is None else parse_instant(start, now, name, whole_days=False)}
-    fields |= {"end": None if end is None else parse_instant(end, now, name, whole_days=False)}
-    fields |= {"duration": None if duration is None else parse_duration(duration)}
-    fields = {key: value for key, value in fields.items() if value is not None}
+    fields = read_places(where) | {"reason": reason} | window_fields(start, end, duration, zone)
     request = make_request(MaintenanceCreate, _as_wire(fields))
     with client_for(ctx) as client:
         if dry_run or not yes:
