@@ -87,7 +87,8 @@ def _apart(value: Any, kind: Any) -> Any:
     (item_kind, *_) = get_args(kind) or (None,)
     if get_origin(kind) is not list or not isinstance(item_kind, type) or not issubclass(item_kind, Enum):
         return value
-    return [part.strip() for item in value for part in (item.split(",") if isinstance(item, str) else [item])]
+    parts = [part.strip() for item in value for part in (item.split(",") if isinstance(item, str) else [item])]
+    return [part for part in parts if part] or parts
 
 
 def _is_usual_path(text: str, info: Any) -> bool:

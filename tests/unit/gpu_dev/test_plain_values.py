@@ -76,10 +76,11 @@ def test_plain_values_are_as_typer_reads_them(words: str) -> None:
 
 def test_words_of_a_list_may_stand_together_with_commas() -> None:
     both = [Colour.RED, Colour.BLUE]
-    for words in (["--colours", "red,blue"], ["--colours", "red, blue"], ["--colours", "red", "--colours", "blue"]):
+    for words in (["--colours", "red,blue,"], ["--colours", "red, blue"], ["--colours", "red", "--colours", "blue"]):
         assert outcome(words, plain=True)[2]["colours"] == both
     code, said, _ = outcome(["--colours", "red,bleu"], plain=True)
     assert (code, "'bleu' is not one of" in said) == (2, True)
+    assert outcome(["--colours", ","], plain=True)[0] == 2
 
 
 def test_the_program_that_a_command_becomes_inherits_nothing_of_it() -> None:
