@@ -1,13 +1,15 @@
-"""GPUs counted by type."""
+"""GPUs counted by type, and one by one."""
 
 from collections.abc import Container, Iterable
+from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
 from typing import TypeVar
 
 from msgspec import Struct
 
-from gpu_dev.display.views import takes_new
+from gpu_dev.display.output import View
+from gpu_dev.display.views import GPU, takes_new
 from gpu_dev.wire.nodes import GpuOut, NodeOut
 from reservation_core.domain.model import GpuState
 
@@ -45,6 +47,26 @@ def summarise(cards: Iterable[GpuOut], nodes: Iterable[NodeOut] = ()) -> list[Ty
         _summary(gpu_type, list(group), [node for node in beside if gpu_type in node.gpu_types], closed)
         for gpu_type, group in by_type
     ]
+
+
+def gpu_view(nodes: Iterable[NodeOut]) -> View[GpuOut]:
+    """The table of GPUs one by one, in which nothing is free on nodes that take nothing new."""
+    closed = {node.name: _closed_by(node) for node in nodes if not takes_new(node)}
+
+    def state(card: GpuOut) -> str:
+        return closed.get(card.node, card.state.value) if card.state is GpuState.FREE else card.state.value
+
+    columns = (replace(column, value=state) if column.title == "STATE" else column for column in GPU.columns)
+    return replace(GPU, columns=tuple(columns))
+
+
+def _closed_by(node: NodeOut) -> str:
+    """Why a node takes nothing new, in a word or two."""
+    if node.fenced_at is not None:
+        return "fenced"
+    if node.cordoned_at is not None:
+        return "cordoned"
+    return "unschedulable" if node.ready else "not ready"
 
 
 def _summary(gpu_type: str, cards: list[GpuOut], nodes: list[NodeOut], closed: Container[str]) -> TypeSummary:
