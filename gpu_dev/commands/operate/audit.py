@@ -17,7 +17,8 @@ from msgspec.structs import asdict
 from gpu_dev.client import GpuDevClient
 from gpu_dev.display.local_times import local_sentence, local_time
 from gpu_dev.display.output import Column, Format, View, as_json, show_list
-from gpu_dev.errors import ApiError, ClientError, NoSuchObjectError, NotOwnJobError, UsageError
+from gpu_dev.errors import AmbiguousIdError, ApiError, ClientError, NoSuchObjectError, NotOwnJobError, UsageError
+from gpu_dev.inputs.ids import SEARCHED
 from gpu_dev.inputs.times import local_now, parse_period, zone_name
 from gpu_dev.options import Output
 from gpu_dev.session import client_for, whole_id
@@ -26,11 +27,14 @@ from gpu_dev.wire.audit_log import ChainLineOut as SentLine
 from gpu_dev.wire.audit_log import EventOut
 from reservation_core.domain.event_kinds import EventKind
 from reservation_core.domain.history.audit_chain import AuditedEvent, ChainCheck, ChainLine, MissingEvent, exact
+from reservation_core.domain.model import Role
 from reservation_core.domain.similar_names import similar
 from reservation_core.domain.status_words import subject_status
 
 app = typer.Typer(add_completion=False)
 _LONGEST_LINE = 16 * 2**20
+_MOST = 100_000
+_SHOWN = 10
 _NOTED = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
 
 
@@ -103,13 +107,13 @@ def audit(
         try:
             events = listed(subject)
         except ApiError as refusal:
-            job_id = None if refusal.problem.status != HTTPStatus.NOT_FOUND else _job_named(client, subject)
-            if job_id is None:
+            meant = None if refusal.problem.status != HTTPStatus.NOT_FOUND else _meant(client, subject)
+            if meant is None:
                 raise
-            events = listed(job_id)
+            events = listed(meant)
         else:
-            job_id = None if events else _job_named(client, subject)
-            events = events if job_id is None else listed(job_id)
+            meant = None if events else _meant(client, subject)
+            events = events if meant is None else listed(meant)
     if len(events) > limit:
         say(f"Only the {'oldest' if oldest_first else 'newest'} {limit} are shown; more with --limit.")
     put(show_list(events[:limit], _EVENT, output))
@@ -122,10 +126,32 @@ def _check_kind(kind: str) -> None:
         raise UsageError(f"There are no events of the kind {kind!r}. Did you mean {meant}?")
 
 
-def _job_named(client: GpuDevClient, subject: str | None) -> str | None:
-    """The id of the job with this name; None for what is no name."""
+def _meant(client: GpuDevClient, subject: str | None) -> str | None:
+    """What a name stands for: a node, a user, a project, or a job, whose id it is then; None for what is no name.
+
+    Raises AmbiguousIdError where several have this name.
+    """
     if subject is None or ":" in subject:
         return None
+    me = client.me()
+    known = [f"user:{me.name}"]
+    if me.role is Role.ADMIN:
+        if subject in (node.name for node in client.nodes()):
+            return subject
+        known = [f"user:{user.name}" for user in islice(client.users(), _MOST)]
+        known += [f"project:{project.name}" for project in client.policy.projects()]
+    named = [one for one in known if one.partition(":")[2] == subject]
+    if not named:
+        return _job_named(client, subject)
+    named += [job.id for job in islice(client.jobs(), SEARCHED) if job.name == subject]
+    if len(named) > 1:
+        raise AmbiguousIdError(f"Several are named {subject}: {', '.join(named[:_SHOWN])}. Give one of them.")
+    say(f"{subject} is {named[0]}.")
+    return named[0]
+
+
+def _job_named(client: GpuDevClient, subject: str) -> str | None:
+    """The id of the job with this name; None without one."""
     try:
         return whole_id(client, subject)
     except NotOwnJobError:
