@@ -65,6 +65,7 @@ def job(view: JobView) -> contracts_jobs.Job:
                 gpu_indices=[gpu.index for gpu in gpus if gpu.index >= 0],
                 gpu_uuids=[gpu.uuid for gpu in gpus if gpu.index >= 0],
                 pod=str(PodName(row.id, row.attempt, rank)),
+                gpu_type=gpus[0].gpu_type,
             )
         )
     return contracts_jobs.Job(

@@ -41,9 +41,10 @@ def wanted_in_words(gpus: int, gpu_type: str | None, nodes: int = 1) -> str:
     return f"{gpus} {named}" + ("" if nodes == 1 else f" on each of {nodes} nodes")
 
 
-def placed(allocations: "Iterable[AllocationOut]") -> str:
-    """The GPUs of a job, as `n1:0,1 n2:4`; without GPUs the node alone."""
-    return " ".join(f"{one.node}:{','.join(map(str, one.gpu_indices))}".rstrip(":") for one in allocations)
+def placed(allocations: "Iterable[AllocationOut]", *, typed: bool = False) -> str:
+    """The GPUs of a job, as `n1:0,1 n2:4`, or `typed` as `n1:0,1 (h100)`; without GPUs the node alone."""
+    places = ((f"{one.node}:{','.join(map(str, one.gpu_indices))}".rstrip(":"), one.gpu_type) for one in allocations)
+    return " ".join(f"{place} ({gpu_type})" if typed and gpu_type else place for place, gpu_type in places)
 
 
 def holder_words(holder: "Holder | None") -> str:
@@ -184,7 +185,7 @@ JOB_DETAILS: "View[Job]" = View(
         Column("PREEMPTIBLE", preemption_words),
         Column("SIGNAL", _signal),
         Column("RESOURCES", lambda job: resource_words(job.resources)),
-        Column("WHERE", lambda job: placed(job.allocations)),
+        Column("WHERE", lambda job: placed(job.allocations, typed=job.gpu_type is None)),
         Column("PODS", lambda job: " ".join(one.pod for one in job.allocations)),
         Column("SHARED WITH", lambda job: ", ".join(job.shared_with or ())),
     ),

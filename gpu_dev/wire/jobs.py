@@ -70,6 +70,7 @@ class AllocationOut(Struct, kw_only=True):
     gpu_indices: list[int]
     gpu_uuids: list[str | None]
     pod: str
+    gpu_type: str | None = None
 
 
 class EstimatedStart(Struct, kw_only=True):

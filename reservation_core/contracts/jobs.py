@@ -220,6 +220,7 @@ class AllocationOut(Wire):
     gpu_indices: list[int]
     gpu_uuids: list[str | None]
     pod: str
+    gpu_type: Annotated[str | None, Field(description="The type of its GPUs, also where the job asked for any.")] = None
 
 
 class EstimatedStart(Wire):

@@ -221,6 +221,7 @@ class AllocatedGpu:
     held: bool
     claimed_by: str | None = None
     gpu_resource: str | None = None
+    gpu_type: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,6 +202,7 @@ def allocated_gpu_of(row: Mapping[Any, Any]) -> AllocatedGpu:
         held=row["held"],
         claimed_by=row["claimed_by"],
         gpu_resource=row["gpu_resource"],
+        gpu_type=row["gpu_type"],
     )
 
 

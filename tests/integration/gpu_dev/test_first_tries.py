@@ -1,6 +1,10 @@
 """What people type who use it for the first time, or as they would say it."""
 
+import json
+from datetime import datetime, timedelta
+
 from tests.integration.gpu_dev.conftest import System
+from tests.waiting import eventually_sync
 
 
 def test_an_end_that_is_given_alone_is_the_first_after_the_booking_begins(system: System) -> None:
@@ -62,3 +66,62 @@ def test_gpus_of_a_cordoned_node_are_not_counted_as_free(system: System) -> None
     for line in system.cli("gpus").stdout.splitlines()[1:]:
         _, total, free, _, unusable, *_ = line.split()
         assert (free, unusable) == ("0", total)
+    states = [line.split()[3] for line in system.cli("gpus", "--each").stdout.splitlines()[1:]]
+    assert states == ["cordoned"] * 4
+
+
+def test_the_audit_log_of_a_name_is_of_what_has_it(system: System) -> None:
+    [node] = system.cli("nodes", "-o", "name").stdout.split()
+    for made in (("users", "add", "carol"), ("projects", "create", "vision")):
+        assert system.cli(*made, who="admin").returncode == 0
+    for name in ("alice", node):
+        assert system.cli("submit", "-g1", "-d1h", "-n", name, "--", "sleep", "99").returncode == 0
+    for name, about in (("carol", "user:carol"), ("vision", "project:vision")):
+        found = system.cli("audit", "--subject", name, who="admin")
+        assert (f"{name} is {about}." in found.stderr, about in found.stdout) == (True, True), found
+    own = system.cli("audit", "--subject", "bob", who="bob")
+    assert own.returncode == 0, own.stderr
+    several = system.cli("audit", "--subject", "alice", who="admin")
+    assert (several.returncode, "Several are named alice: user:alice, job-" in several.stderr) == (2, True), several
+    fenced = system.cli("audit", "--subject", node, "--kind", "node_fenced", who="admin")
+    assert (fenced.returncode, fenced.stdout) == (0, "No event matches.\n"), fenced
+
+
+def test_a_clock_time_as_an_end_does_not_cut_a_booking_of_days_short(system: System) -> None:
+    made = system.cli("book", "create", "-g1", "-s", "in 1d", "-d", "3d", "--title", "runs")
+    assert made.returncode == 0, made.stderr
+    last = system.cli("book", "show", "runs", "-o", "json").stdout
+    moved = system.cli("book", "move", "runs", "--end", "23:59", "--dry-run")
+    assert moved.returncode == 0, moved.stderr
+    end = json.loads(last)["end"][:10]
+    assert f"{datetime.fromisoformat(end):%a %-d %b %Y} 23:59" in moved.stdout, (end, moved)
+
+
+def test_a_maintenance_ends_after_it_begins(system: System) -> None:
+    [node] = system.cli("nodes", "-o", "name").stdout.split()
+    wanted = ("maintenance", "plan", node, "--reason", "new fans", "--dry-run", "-o", "json")
+    for times in (("-s", "in 3d", "--end", "23:59"), ("-s", "tomorrow 22-6"), ("--end", "23:59")):
+        planned = system.cli(*wanted, *times, who="admin")
+        assert planned.returncode == 0, (times, planned.stderr)
+        window = json.loads(planned.stdout)
+        start, end = (datetime.fromisoformat(window[name]) for name in ("start", "end"))
+        assert timedelta(0) < end - start <= timedelta(days=1)
+    unended = system.cli(*wanted, "-s", "in 3d", who="admin")
+    assert (unended.returncode, "Say for how long" in unended.stderr) == (2, True)
+
+
+def test_a_series_may_be_asked_for_in_a_word(system: System) -> None:
+    booking = ("book", "create", "-g1", "-s", "tomorrow 9-17", "--dry-run", "--rrule")
+    for rule in ("daily 3", "Weekly 3", "weekdays 3"):
+        made = system.cli(*booking, rule, "-o", "json")
+        assert made.returncode == 0, made.stderr
+        assert len(json.loads(made.stdout)["items"]) == 3
+    asked = system.cli(*booking, "weekly")
+    assert (asked.returncode, 'Write --rrule "weekly 8" for 8' in asked.stderr) == (2, True), asked
+
+
+def test_the_type_that_a_job_got_is_shown(system: System) -> None:
+    job = system.cli("submit", "-g1", "-d1h", "--", "sleep", "99").stdout.strip()
+    eventually_sync(lambda: ":0 (h100)" in system.cli("show", job).stdout)
+    asked = system.cli("submit", "-g1", "-d1h", "-t", "h100", "--", "sleep", "99").stdout.strip()
+    eventually_sync(lambda: ":1\n" in system.cli("show", asked).stdout)

@@ -11,7 +11,7 @@ WHERE r.id = ANY(CAST(:ids AS text[]));
 -- name: reservation_allocations
 -- The GPUs of each reservation's newest attempt; of jobs without GPUs the place on their node, see domain/pools/cpu_places.py.
 SELECT a.reservation_id, coalesce(a.gpu_id, -1 - a.node_id * 32 - a.cpu_slot) AS gpu_id, n.name AS node,
-       coalesce(g.index, -1) AS card_index, g.uuid, a.rank, lower(a.during) AS starts_at,
+       coalesce(g.index, -1) AS card_index, g.gpu_type, g.uuid, a.rank, lower(a.during) AS starts_at,
        upper(a.during) AS ends_at, a.held, n.gpu_resource,
        (SELECT min(u.name) FROM unknown_pods u WHERE u.node = n.name AND g.index = ANY (u.gpu_indices)) AS claimed_by
 FROM allocations a
