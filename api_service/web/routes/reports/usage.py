@@ -56,7 +56,8 @@ async def usage_page(visit: Visit) -> Response:
     series = await visit.rest.all(UsageSeriesOut, "/v1/usage", {**query, "step": _iso(asked.step)}, at_most=_MOST_LINES)
     choice = read_choice("/usage", visit.request.query_params.multi_items(), ("by", "span", "from", "to"), _COLUMNS)
     most_held = sorted(totals.items, key=lambda line: -line.held_gpu_hours)
-    listing = arrange(most_held, choice, _COLUMNS, lambda line: (line.key or f"no {_BY[asked.by]}",))
+    named = [line for line in most_held if choice.text and line.key == choice.text]
+    listing = arrange(named or most_held, choice, _COLUMNS, lambda line: (line.key or f"no {_BY[asked.by]}",))
     if choice.text:
         names = {line.key for line in listing.items}
         series = [line for line in series if line.key in names]
@@ -75,6 +76,7 @@ async def usage_page(visit: Visit) -> Response:
         any_busy=any(hours is not None for hours in busy),
         listing=listing,
         any_lines=bool(most_held),
+        of_one=bool(named),
         lines=list(
             zip(
                 listing.items,

@@ -53,7 +53,7 @@ async def test_the_plot_shows_how_busy_the_gpus_of_a_project_were(
 ) -> None:
     await calendars.add_nodes(runtime, node1=("h100", 4))
     now = runtime.clock.now().replace(minute=0, second=0, microsecond=0)
-    for project, index, busy in (("vision", 0, 0.5), ("speech", 1, 1.0)):
+    for project, index, busy in (("vision", 0, 0.5), ("vision-2", 1, 1.0)):
         job = (await submitted(alice))["id"]
         await calendars.execute(
             runtime, "UPDATE reservations SET project = :project WHERE id = :job", project=project, job=job
@@ -77,7 +77,10 @@ async def test_the_plot_shows_how_busy_the_gpus_of_a_project_were(
     assert 'href="/usage?by=project&amp;span=day&amp;q=vision"' in page
     alone = await browser.get("/usage?by=project&span=day&q=vision")
     assert "1 GPU-hours held, 1 used, 0.5 busy" in alone
-    assert "of names with “vision” alone" in words(alone)
+    assert "of vision alone" in words(alone)
+    both = await browser.get("/usage?by=project&span=day&q=visio")
+    assert "2 GPU-hours held" in both
+    assert "of names with “visio” alone" in words(both)
     assert page.count('class="busy"') == alone.count('class="busy"') == 1
 
 
