@@ -1,6 +1,8 @@
 """The list of the visitor's bookings, and one booking with its forms."""
 
+import asyncio
 from datetime import datetime, timedelta
+from itertools import zip_longest
 
 from pydantic import TypeAdapter
 from starlette.responses import Response
@@ -28,6 +30,7 @@ _MOST_DATES = 400
 _STEPS = 200
 _MOST_JOBS = 2000
 _SHOWN_JOBS = 20
+_ASKED_AT_ONCE = 5
 _FOLLOWED = 5
 _CANCELLED: TypeAdapter[BookingOut | BookingSeries] = TypeAdapter(BookingOut | BookingSeries)
 
@@ -241,7 +244,14 @@ async def _page(
 async def _jobs(visit: Visit, booking: BookingOut) -> list[tuple[str, Job | None]]:
     """The ids of the jobs in it, newest first; the newest, which people look for, with all that they are."""
     ids = booking.jobs[::-1]
-    return [(job, await _job(visit, job) if number < _SHOWN_JOBS else None) for number, job in enumerate(ids)]
+    bound = asyncio.Semaphore(_ASKED_AT_ONCE)
+
+    async def looked_at(job_id: str) -> Job | None:
+        async with bound:
+            return await _job(visit, job_id)
+
+    shown = await asyncio.gather(*map(looked_at, ids[:_SHOWN_JOBS]))
+    return list(zip_longest(ids, shown))
 
 
 def _followed(jobs: list[tuple[str, Job | None]]) -> list[str]:

@@ -1,5 +1,6 @@
 """A booking's page: its life, changes, drags, found slots, series and the waitlist."""
 
+import asyncio
 import re
 from datetime import timedelta
 from typing import Any
@@ -7,11 +8,12 @@ from typing import Any
 import httpx
 import pytest
 
-from api_service.web.rest_calls import RestCalls, RestProblemError
+from api_service.web.rest_calls import Query, RestCalls, RestProblemError
 from tests.integration.api_service.bookings.calendars import at, booked, said
 from tests.integration.api_service.web.browsing import words
 from tests.integration.api_service.web.calendar.calendar_pages import field, sent, week
 from tests.integration.api_service.web.conftest import SignedIn
+from tests.waiting import PATIENCE_S
 
 
 @pytest.mark.usefixtures("lab")
@@ -43,6 +45,26 @@ async def test_its_jobs_are_listed_with_their_names_and_status(browsing: SignedI
     page = await (await browsing("alice")).get(f"/bookings/{made['id']}")
     assert f"Jobs in it {second} queued fit cancelled {first} " in words(page)
     assert f'data-live="booking:{made["id"]} job:{second}"' in page
+
+
+@pytest.mark.usefixtures("lab")
+async def test_its_jobs_are_asked_for_together(
+    browsing: SignedIn, alice: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await booked(alice, at(3), gpu_type="h100")
+    wanted = {"gpus": 1, "duration": "PT10M", "booking_id": made["id"], "workload": {"command": ["true"]}}
+    for _ in range(2):
+        assert (await alice.post("/v1/jobs", json=wanted)).status_code == 202
+    both_asked, get = asyncio.Barrier(2), RestCalls.get
+
+    async def get_together(rest: RestCalls, model: type[Any], path: str, query: Query | None = None) -> Any:
+        if path.startswith("/v1/jobs/"):
+            await asyncio.wait_for(both_asked.wait(), PATIENCE_S)
+        return await get(rest, model, path, query)
+
+    browser = await browsing("alice")
+    monkeypatch.setattr(RestCalls, "get", get_together)
+    assert words(await browser.get(f"/bookings/{made['id']}")).count(" queued ") == 2
 
 
 @pytest.mark.usefixtures("lab")
