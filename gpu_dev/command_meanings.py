@@ -30,14 +30,17 @@ _MEANINGS = (
     frozenset({"me", "whoami", "status"}),
     frozenset({"disk", "disks", "storage", "volumes"}),
     frozenset({"history", "events"}),
+    frozenset({"get", "info", "list", "members", "show"}),
     frozenset({"list", "ls", "targets"}),
     frozenset({"find", "free", "slots", "suggest", "when"}),
     frozenset({"kinds", "set"}),
 )
 _LISTED = frozenset({"all", "list", "ls", "show"})
+_ROLE_CHANGES = frozenset({"change", "demote", "edit", "grant", "promote", "role", "set", "set-role", "update"})
 _OPTION_MEANINGS = (
     frozenset({"--duration", "--for", "--hours", "--length", "--time", "--time-limit"}),
     frozenset({"--by", "--for", "--duration"}),
+    frozenset({"--actor", "--user"}),
     frozenset({"--end", "--to", "--until"}),
     frozenset({"--begin", "--from", "--since", "--start"}),
     frozenset({"--repeat", "--recurrence", "--rrule", "--series", "--weekly"}),
@@ -88,6 +91,8 @@ def refuse_synonym(ctx: Any, typed: str, commands: Mapping[str, Any]) -> None:
         ctx.fail("No such command 'version'. Did you mean --version?")
     if ctx.parent is not None and ctx.command.invoke_without_command and typed in _LISTED:
         ctx.fail(f"No such command {typed!r}. `{ctx.command_path}` alone lists them.")
+    if typed in _ROLE_CHANGES and ctx.info_name == "users":
+        ctx.fail("The role of a user stays. Add a user with another name and that role, and disable the first one.")
     meant = sorted({name for words in _MEANINGS if typed in words for name in words & commands.keys()})
     if meant:
         ctx.fail(f"No such command {typed!r}. Did you mean {' or '.join(map(repr, meant))}?")

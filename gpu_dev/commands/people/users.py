@@ -34,7 +34,9 @@ def list_users(ctx: typer.Context, output: Output = Format.TABLE) -> None:
 def add(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A short name or an e-mail address.")],
-    role: Annotated[Role, typer.Option(help="What the user may do.")] = Role.USER,
+    role: Annotated[
+        Role, typer.Option(help="What the user may do. It stays: another role needs another user.")
+    ] = Role.USER,
     output: Annotated[Format | None, typer.Option("--output", "-o", help="Output format.")] = None,
 ) -> None:
     """Add a user (administrators). Then create a token for them."""

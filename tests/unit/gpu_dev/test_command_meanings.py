@@ -27,6 +27,9 @@ from gpu_dev.main import app
         (("version",), "--version?"),
         (("users", "delete", "ben"), "'disable'?"),
         (("nodes", "drain", "n1"), "'cordon'?"),
+        (("projects", "members", "vision"), "'list'?"),
+        (("projects", "show", "vision"), "'list'?"),
+        (("keys", "show"), "'list'?"),
     ],
 )
 def test_a_synonym_names_the_command(typed: tuple[str, ...], meant: str) -> None:
@@ -42,6 +45,7 @@ def test_a_synonym_names_the_command(typed: tuple[str, ...], meant: str) -> None
         (("list", "train"), "Nothing may follow here: train"),
         (("extend", "train"), "Missing option '--by'. How much longer, such as 1h or 90m."),
         (("disk", "create", "data"), "Missing option '--size'. How much fits on it, such as 100Gi."),
+        (("users", "promote", "ann"), "The role of a user stays. Add a user with another name and that role"),
     ],
 )
 def test_what_is_wrong_is_said_in_plain_words(typed: tuple[str, ...], said: str) -> None:
@@ -70,6 +74,7 @@ def test_a_slip_of_typing_is_answered_as_before() -> None:
         (("disk", "give", "data", "--too", "bob"), "--to"),
         (("audit", "--since", "yesterday"), "--from"),
         (("audit", "--until", "now"), "--to"),
+        (("audit", "--user", "ann"), "--actor"),
         (("audit", "export", "--since", "yesterday"), "--from"),
         (("queue", "--limits", "3"), "--limit"),
         (("nodes", "--outptu", "json"), "--output"),
