@@ -93,7 +93,9 @@ def _facts(job: Job) -> list[str]:
         if job.promised_start_at is not None:
             facts.append(f"Promised start: {local_time(job.promised_start_at)}.")
     if job.allocations:
-        facts.append(f"{'Its GPUs' if job.gpus else 'It is on'}: {placed(job.allocations)}.")
+        facts.append(
+            f"{'Its GPUs' if job.gpus else 'It is on'}: {placed(job.allocations, typed=job.gpu_type is None)}."
+        )
     if job.status is JobStatus.RUNNING and job.ends_at is not None:
         facts.append(f"It ends by {local_time(job.ends_at)} at the latest.")
     if job.idle is not None:

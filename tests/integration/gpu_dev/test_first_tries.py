@@ -118,10 +118,13 @@ def test_a_series_may_be_asked_for_in_a_word(system: System) -> None:
         assert len(json.loads(made.stdout)["items"]) == 3
     asked = system.cli(*booking, "weekly")
     assert (asked.returncode, 'Write --rrule "weekly 8" for 8' in asked.stderr) == (2, True), asked
+    unknown = system.cli(*booking, "monthly")
+    assert (unknown.returncode, 'Write "daily 5", "weekdays 10", "weekly 8"' in unknown.stderr) == (2, True), unknown
 
 
 def test_the_type_that_a_job_got_is_shown(system: System) -> None:
     job = system.cli("submit", "-g1", "-d1h", "--", "sleep", "99").stdout.strip()
     eventually_sync(lambda: ":0 (h100)" in system.cli("show", job).stdout)
+    assert ":0 (h100)." in system.cli("explain", job).stdout
     asked = system.cli("submit", "-g1", "-d1h", "-t", "h100", "--", "sleep", "99").stdout.strip()
     eventually_sync(lambda: ":1\n" in system.cli("show", asked).stdout)
