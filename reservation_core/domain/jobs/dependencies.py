@@ -12,7 +12,7 @@ from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reason, Rea
 
 RELEASED = Reason(ReasonCode.SUBMITTED, "It waits for other jobs no longer, and will be planned in a moment.")
 
-UNKNOWN_START = "Its start is known after that."
+UNKNOWN_START = "Its start is not known yet."
 
 
 def kept_start(gpus: int) -> str:

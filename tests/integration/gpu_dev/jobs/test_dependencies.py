@@ -31,7 +31,7 @@ def test_jobs_run_one_after_another(system: System) -> None:
     first = submit(system, "-n", "first", "--", "sleep", "30")
     waits = system.cli("submit", "-g", "1", "-d", "5m", "--after", "ok:first", "--", "true")
     second = waits.stdout.strip()
-    assert f"It waits for {first} to succeed. Its start is known after that." in " ".join(waits.stderr.split())
+    assert f"It waits for {first} to succeed. Its start is not known yet." in " ".join(waits.stderr.split())
     started = submit(system, "--after", f"started:{first}", "--", "true")
     cleaning = submit(system, "--after", f"failed:{first}", "--after", f"any:{second}", "--", "true")
     assert ended(system, started)["status"] == "succeeded"

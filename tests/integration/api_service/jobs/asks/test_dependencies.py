@@ -25,7 +25,7 @@ async def test_a_job_says_what_it_waits_for(
     second = await submitted(alice, after=[{"job": first}])
     needed = {"job": first, "when": "succeeded", "status": "queued", "state": "open"}
     assert (second["status"], second["reason"]["code"], second["after"]) == ("queued", "waiting_for_jobs", [needed])
-    assert second["reason"]["detail"] == f"It waits for {first} to succeed. Its start is known after that."
+    assert second["reason"]["detail"] == f"It waits for {first} to succeed. Its start is not known yet."
     seen = (await alice.get(f"/v1/jobs/{second['id']}")).json()
     assert (seen["after"], seen["reason"]) == (second["after"], second["reason"])
     listed = (await alice.get("/v1/jobs")).json()["items"]

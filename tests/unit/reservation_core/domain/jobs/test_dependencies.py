@@ -169,11 +169,11 @@ def test_a_held_job_whose_pods_are_found_is_held_no_longer(*, held: bool | None)
 
 def test_reasons_name_the_first_job_and_count_the_others() -> None:
     jobs = [KnownDependency(f"job-{name}", DependencyWhen.ENDED, JobStatus.RUNNING, started=True) for name in "abc"]
-    assert waiting_reason(jobs[:1]).detail == "It waits for job-a to end. Its start is known after that."
+    assert waiting_reason(jobs[:1]).detail == "It waits for job-a to end. Its start is not known yet."
     assert waiting_reason(jobs[:2]).detail.startswith("It waits for job-a to end and for 1 other job.")
     assert waiting_reason(jobs).detail.startswith("It waits for job-a to end and for 2 other jobs.")
     met = replace(jobs[0], status=JobStatus.SUCCEEDED)
-    assert waiting_reason([met, jobs[1]]).detail == "It waits for job-b to end. Its start is known after that."
+    assert waiting_reason([met, jobs[1]]).detail == "It waits for job-b to end. Its start is not known yet."
     gone = replace(jobs[2], when=DependencyWhen.SUCCEEDED, status=JobStatus.FAILED)
     told = waiting_reason([jobs[0], gone]).detail
     assert told == "job-c has failed, so this job can never start. It is cancelled in a moment."
