@@ -49,7 +49,8 @@ BY_KEY = frozenset(
     lock_users_of_disks lock_room_for_disks lock_disks_named disk_totals_of
     add_disk disk_was_used disk_named disks_named change_disk end_uses_of_disks add_disk_uses
     add_snapshot add_disk_copy copies_of_disks end_disk_copy note_snapshot_made note_snapshot_failure
-    note_snapshot_begun note_clone_begun begin_snapshot_removal begin_removal_of_snapshots remove_snapshot
+    note_snapshot_begun note_clone_begun note_clone_failure
+    begin_snapshot_removal begin_removal_of_snapshots remove_snapshot
     begin_disk_removal note_disk_made note_disk_failure remove_disk note_disk_use
     owners_of_ssh_key touch_ssh_key lock_user_to_share_with add_job_share remove_job_share remove_job_shares_of_user
     job_share add_app_ticket use_app_ticket app_pass lock_connections_of_user open_connection refresh_connections

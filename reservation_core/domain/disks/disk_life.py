@@ -3,6 +3,10 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
+
+UNCOPIED: Final = "It was deleted before it was copied."
+"""The problem of a deleted clone that nothing is on."""
 
 
 class DiskState(StrEnum):

@@ -35,7 +35,8 @@ class SnapshotRecord:
 class DiskCopy:
     """A copy that is not made yet: of a disk, or of its snapshot `snapshot_id`, into a clone or a snapshot.
 
-    `target` names in words what is made. While it is copied, an `is_still` disk is written to by no job.
+    `target` names in words what is made. While it is copied, an `is_still` disk is written to by no job. A clone
+    that was deleted at `deleted_at` is looked at once more: it is kept where it is there by now, and else given up.
     """
 
     disk_id: str
@@ -45,6 +46,7 @@ class DiskCopy:
     snapshot_id: str | None = None
     clone_id: str | None = None
     into_snapshot_id: str | None = None
+    deleted_at: datetime | None = None
 
     @property
     def source_id(self) -> str:
@@ -109,8 +111,11 @@ class DiskStore(Protocol):
     async def remove(self, disk_id: str) -> None:
         """Remove a disk with all that is on it, or a copy that was begun; one that is not there is no error."""
 
-    async def copy(self, copy: DiskCopy) -> bool:
-        """Make a clone or a snapshot of what is on a disk; false where it is not there yet. Raises DiskRefusedError."""
+    async def copy(self, copy: DiskCopy) -> int | None:
+        """Make a clone or a snapshot of what is on a disk; its bytes, None where it is not there yet.
+
+        Raises DiskRefusedError.
+        """
 
     async def remove_snapshot(self, snapshot_id: str) -> None:
         """Remove a snapshot, or what was begun of it; one that is not there is no error."""

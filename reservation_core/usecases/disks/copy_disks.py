@@ -9,8 +9,13 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
+from reservation_core.domain.changes import StartDelayed
+from reservation_core.domain.disks.disk_life import UNCOPIED
+from reservation_core.domain.jobs.lifecycle import decide
+from reservation_core.domain.model import Reason, ReasonCode
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.disks.disks import DiskCopy, DiskRefusedError, DiskStore
+from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.disks.settle_disks import DiskRules
 
 _MOST_RESTS: Final = 1000
@@ -58,26 +63,40 @@ async def _copy(
 ) -> bool:
     """Make a copy; whether it was refused, and rests for `rest`."""
     try:
-        is_made = await store.copy(copy)
+        made_bytes = await store.copy(copy)
     except Exception as error:
         problem = str(error) if isinstance(error, DiskRefusedError) else None
         if problem is None:
             await _note_rest(uow_factory, copy, None, clock.now())
             raise
-        await _note_rest(uow_factory, copy, problem, clock.now() - rules.rest + rest)
+        jobs = await _note_rest(uow_factory, copy, problem, clock.now() - rules.rest + rest)
+        await _delay_jobs(uow_factory, jobs, f"It waits for {copy.target}. {problem}", clock.now())
         return True
-    if is_made:
+    if made_bytes is not None:
         async with uow_factory() as uow:
-            await uow.snapshots.note_copied(copy)
+            await uow.snapshots.note_copied(copy, made_bytes)
+    elif copy.deleted_at is not None:
+        await _note_rest(uow_factory, copy, UNCOPIED, clock.now())
     else:
         async with uow_factory(one_statement=True) as uow:
             await uow.snapshots.note_begun(copy, clock.now() - rules.rest + rules.pending_rest)
     return False
 
 
-async def _note_rest(uow_factory: UnitOfWorkFactory, copy: DiskCopy, problem: str | None, at: datetime) -> None:
+async def _note_rest(uow_factory: UnitOfWorkFactory, copy: DiskCopy, problem: str | None, at: datetime) -> list[str]:
+    """Note that a copy is not made yet; the jobs that have it."""
     async with uow_factory(one_statement=True) as uow:
         if copy.clone_id is None:
             await uow.snapshots.note_failure(copy.target_id, problem, at)
-        else:
-            await uow.disks.note_failure(copy.clone_id, problem, at)
+            return []
+        return await uow.snapshots.note_clone_failure(copy, problem, at)
+
+
+async def _delay_jobs(uow_factory: UnitOfWorkFactory, jobs: Collection[str], why: str, now: datetime) -> None:
+    """Let jobs whose pods wait for a clone say why."""
+    if not jobs:
+        return
+    delay = StartDelayed(Reason(ReasonCode.UNSCHEDULABLE, why))
+    async with uow_factory() as uow:
+        rows = await uow.reservations.lock(sorted(jobs))
+        await carry_out(uow, [change for row in rows.values() if (change := decide(row, delay, now)) is not None])

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
-from reservation_core.domain.disks.disk_life import DiskBounds, DiskState
+from reservation_core.domain.disks.disk_life import UNCOPIED, DiskBounds, DiskState
 from reservation_core.domain.disks.disk_uses import DiskUse
 from reservation_core.domain.errors import (
     DiskInUseError,
@@ -128,13 +128,12 @@ async def delete_disk(
                 f"The disk {name} is being copied into {copy.target}. Wait until that is ready, or delete it first."
             )
         if not copy.is_still and await uow.disks.was_used(record.id):
-            # Its volume may have come with the job's pod, and have what the job wrote.
-            raise DiskInUseError(
-                f"A job has had the disk {name}. Wait until `gpu-dev disk show {name}{owner.option}` says that it is"
-                " ready."
-            )
+            # Its volume may have come with a job's pod, and have what that wrote: the leader looks once more.
+            await uow.snapshots.note_begun(copy, now)
+            record = replace(record, problem=None)
+            continue
         # Nothing is on it: it is given up, and goes at once.
-        record = replace(record, problem=record.problem or "It was deleted before it was copied.")
+        record = replace(record, problem=record.problem or UNCOPIED)
         await uow.disks.note_failure(record.id, record.problem, now)
     deleted = replace(record, state=DiskState.DELETED, deleted_at=now)
     await uow.disks.change(deleted, now)

@@ -14,6 +14,9 @@ _FIELDS: dict[str, Callable[[JsonObject], str]] = {
     "spec.schedulerName": lambda each: each.get("spec", {}).get("schedulerName", ""),
     "spec.restartPolicy": lambda each: each.get("spec", {}).get("restartPolicy", ""),
     "spec.unschedulable": lambda each: str(bool(each.get("spec", {}).get("unschedulable"))).lower(),
+    "regarding.kind": lambda each: each.get("regarding", {}).get("kind", ""),
+    "regarding.name": lambda each: each.get("regarding", {}).get("name", ""),
+    "type": lambda each: each.get("type", ""),
     "status.phase": lambda each: each.get("status", {}).get("phase", ""),
 }
 

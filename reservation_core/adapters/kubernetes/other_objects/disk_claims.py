@@ -15,14 +15,16 @@ from reservation_core.adapters.kubernetes.api_server.errors import (
     InvalidError,
     ObjectNotFoundError,
 )
-from reservation_core.adapters.kubernetes.api_server.plain_json import as_mapping
+from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, as_mapping
 from reservation_core.adapters.kubernetes.api_server.refusals import explained, unavailable
 from reservation_core.adapters.kubernetes.api_server.retries import MERGE_PATCH, ONLY_METADATA, Transport
+from reservation_core.adapters.kubernetes.pods.quantities import read_quantity
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.disks.disks import DiskCopy, DiskRefusedError
 
 _CLAIMS = "persistentvolumeclaims"
 _SNAPSHOTS = "volumesnapshots"
+_EVENTS = "events"
 _GROUP = "snapshot.storage.k8s.io"
 _LABEL = "gpu-dev/disk"
 _MOST_WORDS = 400
@@ -66,10 +68,10 @@ class DiskClaims:
         with explained("delete", _CLAIMS, self._rules.namespace), suppress(ObjectNotFoundError):
             await self._transport.request("DELETE", f"{self._path}/{disk_id}")
 
-    async def copy(self, copy: DiskCopy) -> bool:
+    async def copy(self, copy: DiskCopy) -> int | None:
         """Take a VolumeSnapshot, or create a claim that begins with a disk or a snapshot.
 
-        False until the snapshot can be used, or the claim has its volume. Raises DiskRefusedError.
+        None until the snapshot can be used, or the claim has its volume. Raises DiskRefusedError.
         """
         if copy.clone_id is None:
             return await self._snapshot(copy)
@@ -88,7 +90,7 @@ class DiskClaims:
         """Close the connections."""
         await self._transport.close()
 
-    async def _snapshot(self, copy: DiskCopy) -> bool:
+    async def _snapshot(self, copy: DiskCopy) -> int | None:
         body = {
             "apiVersion": f"{_GROUP}/v1",
             "kind": "VolumeSnapshot",
@@ -113,9 +115,9 @@ class DiskClaims:
                 f"The cluster could not take it yet: {str(fault)[:_MOST_WORDS]}. An administrator finds more at the"
                 f" VolumeSnapshot {copy.target_id}."
             )
-        return status.get("readyToUse") is True
+        return copy.size_bytes if status.get("readyToUse") is True else None
 
-    async def _clone(self, copy: DiskCopy) -> bool:
+    async def _clone(self, copy: DiskCopy) -> int | None:
         source = {"kind": "PersistentVolumeClaim", "name": copy.disk_id}
         if copy.snapshot_id is not None:
             source = {"apiGroup": _GROUP, "kind": "VolumeSnapshot", "name": copy.snapshot_id}
@@ -127,10 +129,28 @@ class DiskClaims:
             raise self._refusal(error, "create", copy.target_id) from error
         if as_mapping(as_mapping(made.get("spec")).get("dataSource")).get("name") != source["name"]:
             raise DiskRefusedError("The cluster has made it empty. Delete this disk, and clone the other one again.")
-        if as_mapping(made.get("status")).get("phase") != "Bound":
-            return False
-        await self._resize(copy.target_id, copy.size_bytes)  # it may have become larger since it was created
-        return True
+        match as_mapping(made.get("status")).get("phase"):
+            case "Bound":
+                return _asked_bytes(made, copy.size_bytes)
+            case "Lost":
+                raise DiskRefusedError("The cluster has lost its volume. Delete this disk, and clone again.")
+            case _:
+                await self._require_hope(copy.target_id)
+                return None
+
+    async def _require_hope(self, disk_id: str) -> None:
+        """Require that the cluster has not said that it can't make a claim's volume. Raises DiskRefusedError."""
+        about = {"regarding.kind": "PersistentVolumeClaim", "regarding.name": disk_id, "type": "Warning"}
+        query = {"fieldSelector": ",".join(f"{field}={value}" for field, value in about.items())}
+        path = f"/apis/events.k8s.io/v1/namespaces/{self._rules.namespace}/{_EVENTS}"
+        with explained("list", _EVENTS, self._rules.namespace):
+            found = await self._transport.request("GET", path, query=query)
+        notes = [str(event.get("note")) for event in map(as_mapping, as_list(found.get("items")))]
+        if notes:
+            raise DiskRefusedError(
+                f"The cluster could not make its volume yet: {notes[-1][:_MOST_WORDS]}. Delete this disk, or ask an"
+                f" administrator, who finds more at the claim {disk_id}."
+            )
 
     async def _created(self, path: str, body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
         """The object, created before or now: a quota that it has used up would refuse to create it again."""
@@ -178,3 +198,11 @@ class DiskClaims:
 
 def _room(size_bytes: int) -> dict[str, object]:
     return {"requests": {"storage": str(size_bytes)}}
+
+
+def _asked_bytes(claim: Mapping[str, Any], usual: int) -> int:
+    """The size that a claim was created with; the disk may have become larger since."""
+    requests = as_mapping(as_mapping(as_mapping(claim.get("spec")).get("resources")).get("requests"))
+    with suppress(ValueError):
+        return min(usual, int(read_quantity(requests.get("storage"))))
+    return usual

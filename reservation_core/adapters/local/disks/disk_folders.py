@@ -51,11 +51,11 @@ class DiskFolders:
         """Remove the folder of a disk with all that is in it."""
         await _in_thread(self._remove, disk_id)
 
-    async def copy(self, copy: DiskCopy) -> bool:
-        """Copy the folder of a disk or snapshot; false while another process copies. Raises DiskRefusedError."""
+    async def copy(self, copy: DiskCopy) -> int | None:
+        """Copy the folder of a disk or snapshot; None while another process copies. Raises DiskRefusedError."""
         stop = Event()
         try:
-            return await _in_thread(self._copy, copy, stop)
+            return copy.size_bytes if await _in_thread(self._copy, copy, stop) else None
         finally:
             stop.set()  # cancelled: the thread does not go on for itself
 

@@ -45,20 +45,29 @@ class Snapshots(StatementRunner):
         """Copies to make that were not tried since `failed_before`."""
         return [_copy(row) for row in await self._run("copies_to_make", failed_before=failed_before, limit=limit)]
 
-    async def note_copied(self, copy: DiskCopy) -> bool:
+    async def note_copied(self, copy: DiskCopy, made_bytes: int) -> bool:
         """Note that the cluster has made a copy; false where nobody wants it any more."""
         if (await self._run("end_disk_copy", id=copy.target_id)).one_or_none() is None:
             return False
         if copy.clone_id is None:
             await self._run("note_snapshot_made", id=copy.target_id)
         else:
-            await self._run("note_disk_made", id=copy.clone_id, size_bytes=copy.size_bytes)
+            await self._run("note_disk_made", id=copy.clone_id, size_bytes=made_bytes)
         return True
 
     async def note_begun(self, copy: DiskCopy, now: datetime) -> None:
         """Note that the cluster makes a copy, which is not there yet."""
         name = "note_snapshot_begun" if copy.clone_id is None else "note_clone_begun"
         await self._run(name, id=copy.target_id, now=now)
+
+    async def note_clone_failure(self, copy: DiskCopy, problem: str | None, now: datetime) -> list[str]:
+        """Note that the cluster could not make a clone, which some jobs have: they are returned.
+
+        With a problem, one that was deleted before is given up.
+        """
+        values = {"id": copy.target_id, "problem": problem, "deleted_at": copy.deleted_at, "now": now}
+        found = (await self._run("note_clone_failure", **values)).scalar_one_or_none()
+        return [job for job, _ in found or ()]
 
     async def note_failure(self, snapshot_id: str, problem: str | None, now: datetime) -> None:
         """Note that the cluster could not do its part, and why if that is for the owner to know."""
@@ -92,4 +101,5 @@ def _copy(row: Row[Any]) -> DiskCopy:
         snapshot_id=row.snapshot_id,
         clone_id=row.clone_id,
         into_snapshot_id=row.into_snapshot_id,
+        deleted_at=row.deleted_at,
     )

@@ -13,16 +13,17 @@ VALUES (:clone_id, :into_snapshot_id, :disk_id, :snapshot_id, :is_still);
 
 -- name: copies_of_disks
 -- Copies that are not made yet: of these disks, of their snapshots, or into them.
-SELECT c.*, coalesce(d.size_bytes, s.size_bytes) AS size_bytes, d.name AS clone, s.name AS snapshot
+SELECT c.*, coalesce(d.size_bytes, s.size_bytes) AS size_bytes, d.name AS clone, s.name AS snapshot, d.deleted_at
 FROM disk_copies c LEFT JOIN disks d ON d.id = c.clone_id LEFT JOIN disk_snapshots s ON s.id = c.into_snapshot_id
 WHERE c.disk_id = ANY(CAST(:ids AS text[])) OR c.clone_id = ANY(CAST(:ids AS text[]))
 ORDER BY coalesce(c.clone_id, c.into_snapshot_id);
 
 -- name: copies_to_make
--- Copies that the cluster has to make; those that failed, or took long, not before a while has gone by.
-SELECT c.*, coalesce(d.size_bytes, s.size_bytes) AS size_bytes, d.name AS clone, s.name AS snapshot
+-- Copies that the cluster has to make, or that were deleted and may be there; those that failed, or took long, not before
+-- a while has gone by.
+SELECT c.*, coalesce(d.size_bytes, s.size_bytes) AS size_bytes, d.name AS clone, s.name AS snapshot, d.deleted_at
 FROM disk_copies c LEFT JOIN disks d ON d.id = c.clone_id LEFT JOIN disk_snapshots s ON s.id = c.into_snapshot_id
-WHERE d.deleted_at IS NULL AND s.removing IS NOT TRUE
+WHERE d.given_up IS NOT TRUE AND d.removing IS NOT TRUE AND s.removing IS NOT TRUE
   AND (coalesce(d.failed_at, s.failed_at) IS NULL OR coalesce(d.failed_at, s.failed_at) < :failed_before)
 ORDER BY coalesce(d.failed_at, s.failed_at) NULLS FIRST, coalesce(d.created_at, s.created_at) LIMIT :limit;
 
@@ -45,6 +46,14 @@ UPDATE disk_snapshots SET failed_at = :now, problem = NULL WHERE id = :id;
 -- name: note_clone_begun
 -- The cluster makes a clone, and is asked again later. One that was deleted meanwhile stays given up.
 UPDATE disks SET failed_at = :now, problem = NULL WHERE id = :id AND deleted_at IS NULL;
+
+-- name: note_clone_failure
+-- The cluster could not make a clone; the text, if there is one, tells its owner why. The jobs that have it. One that was deleted before that is
+-- given up with it, and one that was deleted since is looked at again: its volume may have come with a job's pod.
+UPDATE disks SET problem = coalesce(left(CAST(:problem AS text), 1000), problem),
+       failed_at = CASE WHEN deleted_at IS NULL OR CAST(:problem AS text) IS NULL THEN CAST(:now AS timestamptz) END
+WHERE id = :id AND deleted_at IS NOT DISTINCT FROM CAST(:deleted_at AS timestamptz)
+RETURNING jobs_of_disk(id) AS uses;
 
 -- name: begin_snapshot_removal
 -- From now on nobody has this snapshot of a locked disk.

@@ -200,7 +200,7 @@ async def test_a_copy_that_is_deleted_while_it_is_made_is_removed_afterwards(wor
     snapshot = await taken(world)
     copying, copy = Copying(), store.copy
 
-    async def meanwhile(asked: object) -> bool:
+    async def meanwhile(asked: object) -> int | None:
         await dropped(world)
         await ended(world, await with_disk(world, DiskUse("data", "/data")))
         assert await settle_disks(world.uow, store, world.clock, RULES, copying.targets) == 0

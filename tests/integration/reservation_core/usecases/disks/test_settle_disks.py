@@ -43,6 +43,7 @@ class Store:
         self.sizes: dict[str, int] = {}
         self.contents: dict[str, str] = {}
         self.full = False
+        self.refusal = ""
         self.pending = False
         self.broken = ""
         self.kill: Iterator[str] = iter(())
@@ -66,18 +67,22 @@ class Store:
         self.contents.pop(disk_id, None)
         self._end(cut == "after")
 
-    async def copy(self, copy: DiskCopy) -> bool:
+    async def copy(self, copy: DiskCopy) -> int | None:
         """Copy a disk or a snapshot."""
         cut = next(self.kill, "")
         self._end(cut == "before")
         if self.full:
             raise DiskRefusedError("no room")
+        if self.refusal:
+            raise DiskRefusedError(self.refusal)
         if self.pending:
-            return False
+            return None
+        if copy.deleted_at is not None and copy.target_id in self.contents:
+            return self.sizes[copy.target_id]  # it came with a job's pod
         self.sizes[copy.target_id] = copy.size_bytes
         self.contents[copy.target_id] = self.contents.get(copy.source_id, "")
         self._end(cut == "after")
-        return True
+        return copy.size_bytes
 
     async def remove_snapshot(self, snapshot_id: str) -> None:
         """Remove a snapshot."""

@@ -145,7 +145,7 @@ async def test_a_snapshot_is_ready_once_the_cluster_says_so(
     claims: DiskClaims, client: ApiClient, namespace: str, snapshots: None
 ) -> None:
     await claims.make(DISK, GIB)
-    assert [await claims.copy(taken()) for _ in range(2)] == [False, False]
+    assert [await claims.copy(taken()) for _ in range(2)] == [None, None]
     path = f"/apis/{GROUP}/v1/namespaces/{namespace}/volumesnapshots/{SNAPSHOT}"
     made = await client.call("GET", path)
     assert made["spec"] == {"volumeSnapshotClassName": "snaps", "source": {"persistentVolumeClaimName": DISK}}
@@ -154,7 +154,7 @@ async def test_a_snapshot_is_ready_once_the_cluster_says_so(
     with pytest.raises(DiskRefusedError, match="the array is offline"):
         await claims.copy(taken())
     await client.call("PATCH", f"{path}/status", {"status": {"readyToUse": True}}, content_type=MERGE)
-    assert await claims.copy(taken())
+    assert await claims.copy(taken()) == GIB
     for _ in range(2):
         await claims.remove_snapshot(SNAPSHOT)
     assert not await client.try_call("GET", path)
@@ -178,7 +178,7 @@ async def test_a_clone_names_its_source_and_is_made_once_it_has_a_volume(
     claims: DiskClaims, client: ApiClient, namespace: str, snapshot: str | None, source: dict[str, str]
 ) -> None:
     copy = DiskCopy(DISK, 2 * GIB, "the disk new", is_still=False, snapshot_id=snapshot, clone_id=CLONE)
-    assert [await claims.copy(copy) for _ in range(2)] == [False, False]
+    assert [await claims.copy(copy) for _ in range(2)] == [None, None]
     path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{CLONE}"
     made = (await client.call("GET", path))["spec"]
     named = {key: value for key, value in made["dataSource"].items() if value is not None}  # API servers add "apiGroup"
@@ -186,7 +186,7 @@ async def test_a_clone_names_its_source_and_is_made_once_it_has_a_volume(
     assert made["resources"]["requests"]["storage"] in ("2Gi", str(2 * GIB))
     await client.call("PATCH", path, {"spec": {"volumeName": "pv-1"}}, content_type=MERGE)
     await client.call("PATCH", f"{path}/status", {"status": {"phase": "Bound"}}, content_type=MERGE)
-    assert await claims.copy(copy)
+    assert await claims.copy(copy) == 2 * GIB
 
 
 async def test_a_claim_that_was_made_empty_is_no_clone(claims: DiskClaims) -> None:
@@ -195,19 +195,45 @@ async def test_a_claim_that_was_made_empty_is_no_clone(claims: DiskClaims) -> No
         await claims.copy(DiskCopy(DISK, GIB, "the disk new", is_still=False, clone_id=CLONE))
 
 
-async def test_a_clone_that_became_larger_before_it_had_its_volume_is_made_as_large(
+async def test_a_clone_that_became_larger_before_it_had_its_volume_has_the_size_it_was_made_with(
     claims: DiskClaims, client: ApiClient, namespace: str, api_server: ApiServer
 ) -> None:
     await let_claims_grow(client, api_server)
     copy = DiskCopy(DISK, GIB, "the disk new", is_still=False, clone_id=CLONE)
-    assert not await claims.copy(copy)
+    assert await claims.copy(copy) is None
     path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{CLONE}"
     await client.call("PATCH", path, {"spec": {"volumeName": "pv-1"}}, content_type=MERGE)
     bound = {"phase": "Bound", "capacity": {"storage": str(GIB)}}
     await client.call("PATCH", f"{path}/status", {"status": bound}, content_type=MERGE)
-    assert await claims.copy(replace(copy, size_bytes=2 * GIB))
+    assert await claims.copy(replace(copy, size_bytes=2 * GIB)) == GIB
+    await claims.make(CLONE, 2 * GIB)
     made = await client.call("GET", path)
     assert made["spec"]["resources"]["requests"]["storage"] in ("2Gi", str(2 * GIB))
+
+
+async def test_a_clone_says_why_its_volume_is_not_made(claims: DiskClaims, client: ApiClient, namespace: str) -> None:
+    copy = DiskCopy(DISK, GIB, "the disk new", is_still=False, clone_id=CLONE)
+    assert await claims.copy(copy) is None
+    kind = "PersistentVolumeClaim"
+    for name, note in ((CLONE, "failed to provision volume: the array can't clone"), ("disk-0ther", "of another one")):
+        about = {"apiVersion": "v1", "kind": kind, "namespace": namespace, "name": name}
+        event = {
+            "metadata": {"name": f"{name}.1"}, "reason": "ProvisioningFailed", "type": "Warning", "note": note,
+            "action": "Provision", "regarding": about, "eventTime": "2026-11-28T06:00:00.000000Z",
+            "reportingController": "test.example/none", "reportingInstance": "one",
+        }  # fmt: skip
+        await client.call("POST", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", event)
+    with pytest.raises(DiskRefusedError, match=r"its volume yet: failed .* the array can't clone\. Delete this"):
+        await claims.copy(copy)
+
+
+async def test_a_clone_whose_volume_is_lost_is_refused(claims: DiskClaims, client: ApiClient, namespace: str) -> None:
+    copy = DiskCopy(DISK, GIB, "the disk new", is_still=False, clone_id=CLONE)
+    await claims.copy(copy)
+    path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{CLONE}/status"
+    await client.call("PATCH", path, {"status": {"phase": "Lost"}}, content_type=MERGE)
+    with pytest.raises(DiskRefusedError, match=r"has lost its volume\. Delete this disk"):
+        await claims.copy(copy)
 
 
 class Refusing:
