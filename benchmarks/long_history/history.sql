@@ -237,15 +237,15 @@ SELECT row_number() OVER (ORDER BY id), id, at, at, sha256('event'), sha256('lin
 FROM events WHERE id <= (SELECT max(id) FROM events) - 400 ORDER BY id;
 
 -- name: past_given_back
--- What triggers would have noted of the time that was given back: sums are made of it.
+-- What triggers would have noted of the time that was given back, and have noted of what ended lately: sums are made of it.
 INSERT INTO given_back (allocation_id, user_id, project)
 SELECT a.id, r.user_id, r.project FROM allocations a JOIN reservations r ON r.id = a.reservation_id
-WHERE a.released_at IS NOT NULL AND a.booking_id IS NULL;
+WHERE a.released_at <= CAST(:until AS timestamptz) AND a.booking_id IS NULL;
 
 -- name: past_usage_pending
 -- The same of usage.
 INSERT INTO usage_pending (reservation_id)
-SELECT DISTINCT reservation_id FROM allocations WHERE released_at IS NOT NULL AND booking_id IS NULL;
+SELECT DISTINCT reservation_id FROM allocations WHERE released_at <= CAST(:until AS timestamptz) AND booking_id IS NULL;
 
 -- name: past_shares
 -- All jobs of user 2 are shared with user 3.

@@ -8,7 +8,9 @@ look at about as many rows as before.
 from datetime import UTC, datetime
 from typing import Any
 
-from benchmarks.long_history.history import Past, Present, add_past, add_present, sum_up
+from sqlalchemy import text
+
+from benchmarks.long_history.history import Past, Present, add_past, add_present, build, sum_up
 from benchmarks.long_history.reads import BY_KEY, repeated
 from benchmarks.waiting.explaining import Explained, explain
 from reservation_core.adapters.postgres.connection.engine import open_engine
@@ -105,6 +107,18 @@ async def test_repeated_statements_do_not_walk_through_history(database_url: str
         if (found := faults(name, dict(cases[name][number]), without[name, number], read))
     ]
     assert not wrong, "\n".join(wrong)
+
+
+async def test_a_past_is_built_behind_what_ended_lately(database_url: str) -> None:
+    """All at once, as the benchmark does it: what triggers note of the present is there already."""
+    present = Present(nodes=2, users=10, running=4, active=4, waiting=5, bookings=10, ended=20)
+    await build(database_url, present, Past(jobs=200, bookings=20, events=1_000))
+    engine = open_engine(database_url, pool=1, application="tests")
+    async with engine.connect() as connection:
+        ended = await connection.scalar(text("SELECT count(*) FROM reservations WHERE finished_at IS NOT NULL"))
+    await engine.dispose()
+    assert ended is not None
+    assert ended >= 200
 
 
 async def test_who_makes_room_is_found_among_those_that_run(database_url: str) -> None:
