@@ -42,7 +42,9 @@ def make_things(system: WebSystem) -> dict[str, str]:
     runs = system.submit("root", "sleep", "3000", duration=3600, gpus=2, gpu_type="h100", name="runs")
     over = system.submit("root", "sh", "-c", "seq 200", gpu_type="a100", name="prints")
     eventually_sync(lambda: system.job(runs)["status"] == "running" and system.job(over)["status"] == "succeeded")
-    system.submit("root", "true", name="after-it", after=[{"job": runs, "when": "ended"}, {"job": over}])
+    system.submit(
+        "root", "true", gpu_type="h100", name="after-it", after=[{"job": runs, "when": "ended"}, {"job": over}]
+    )
     booking: dict[str, Any] = {}
     for number in range(8):
         body = {
