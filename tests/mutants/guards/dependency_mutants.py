@@ -217,4 +217,12 @@ DEPENDENCIES = (
         "_ = fewer_needs",
         (f"{IN_THE_LEDGER}::test_a_job_that_waits_for_fewer_others_is_promised_a_start",),
     ),
+    Mutant(
+        "drawings show everybody's jobs",
+        "The drawing of the jobs around a job has those alone that its reader may see",
+        "api_service/web/jobs/dependency_graph.py",
+        "    user_id = visible_user(visit.principal)\n",
+        "    user_id = None\n",
+        ("tests/integration/api_service/web/jobs/test_dependency_graph.py::test_others_see_of_it_what_they_may_see",),
+    ),
 )
