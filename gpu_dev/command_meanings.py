@@ -102,7 +102,7 @@ def meant_option(typed: str, options: Collection[str]) -> str | None:
     """The one option that was probably meant: one of the same meaning, or the most similar one."""
     meant = sorted(option for words in _OPTION_MEANINGS if typed in words for option in words.intersection(options))
     if meant:
-        return meant[0]
+        return similar(typed, meant, _ALIKE) or meant[0]
     word = typed.removeprefix("--")
     close = similar(word, [option.removeprefix("--") for option in options], _ALIKE if len(word) > _SHORT else _CLOSE)
     return None if close is None else f"--{close}"

@@ -247,8 +247,8 @@ def described(problem: "Problem") -> Iterator[str]:
         yield "The request is not valid:"
         yield from (f"  - {fault}" for fault in faults)
         return
-    if problem.type in (f"{_OURS}no_such_job", f"{_OURS}beyond_booked_share"):
-        yield problem.detail  # the rules name the fields of the same job
+    if problem.type.removeprefix(_OURS) in ("no_such_job", "no_such_secret", "no_such_disk", "beyond_booked_share"):
+        yield problem.detail  # the rules name the fields of the same thing
         return
     # Titles of others than this system's servers say what their details may not.
     whole = problem.type.startswith(_OURS) or problem.title in problem.detail

@@ -63,7 +63,9 @@ class RestAnswer(Generic[T]):
 
 _PLACE = re.compile(r"^(?:path|query|header|body)(?:\.|: )")
 _INVALID = f"{TYPE_PREFIX}invalid_request"
-_SAID_BY_DETAIL = (f"{TYPE_PREFIX}no_such_job", f"{TYPE_PREFIX}beyond_booked_share")
+_SAID_BY_DETAIL = tuple(
+    f"{TYPE_PREFIX}{code}" for code in ("no_such_job", "no_such_secret", "no_such_disk", "beyond_booked_share")
+)
 
 _NO_ADDRESS = f"{TYPE_PREFIX}no_such_route"
 _NO_CURSOR = f"{TYPE_PREFIX}bad_cursor"

@@ -68,6 +68,7 @@ def test_a_slip_of_typing_is_answered_as_before() -> None:
         (("--sever", "http://gpus", "list"), "--server"),
         (("submit", "--mem", "1Gi"), "--memory"),
         (("submit", "--time", "1h"), "--for"),
+        (("submit", "--retry", "3"), "--retries"),
         (("book", "create", "--until", "5pm"), "--end"),
         (("book", "create", "--repeat", "weekly"), "--rrule"),
         (("disk", "create", "data", "--sise", "1Gi"), "--size"),

@@ -7,11 +7,26 @@ from gpu_dev.main import described, report
 from gpu_dev.wire.base import BrokenRule, Problem
 
 
-def test_an_unknown_job_is_said_once_and_without_the_field() -> None:
-    detail = "You have no job job-7f3k9q2m to wait for. `gpu-dev list --all` shows your jobs."
-    rule = BrokenRule(code="no_such_job", detail="after.0.job: you have no job job-7f3k9q2m")
+@pytest.mark.parametrize(
+    ("code", "detail", "field"),
+    [
+        (
+            "no_such_job",
+            "You have no job job-7f3k9q2m to wait for. `gpu-dev list --all` shows your jobs.",
+            "after.0.job: you have no job job-7f3k9q2m",
+        ),
+        (
+            "no_such_secret",
+            "You have no secret X. Set it with `gpu-dev secret set X`.",
+            "secrets.0.name: you have no X",
+        ),
+        ("no_such_disk", "You have no disk x. Create it with `gpu-dev disk create x`.", "disks.0.name: you have no x"),
+    ],
+)
+def test_what_is_unknown_is_said_once_and_without_the_field(code: str, detail: str, field: str) -> None:
+    rule = BrokenRule(code=code, detail=field)
     problem = Problem(
-        type="urn:gpu-dev:problem:no_such_job", title="No such job", status=422, detail=detail, broken_rules=[rule]
+        type=f"urn:gpu-dev:problem:{code}", title="No such thing", status=422, detail=detail, broken_rules=[rule]
     )
     assert list(described(problem)) == [detail]
 
