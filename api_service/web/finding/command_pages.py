@@ -10,6 +10,8 @@ _COMMAND = re.compile(r"`gpu-dev ([^`]+)`")
 _SAYS_MORE = re.compile(r"[;(]|, or |`[^`]*`,")
 _OPENED = {"uncordon": "uncordoned", "unfence": "unfenced"}
 _OPEN_AGAIN = re.compile(rf"`gpu-dev nodes ({'|'.join(_OPENED)}) [^`]+`")
+_WHY_AWAY = re.compile(r"; `gpu-dev nodes` says why they are away")
+"""Pages show the reason with each node."""
 _ADDRESSES = {
     "list": "/jobs",
     "book list": "/bookings",
@@ -37,8 +39,8 @@ def without_commands(text: str) -> str:
 
 
 def text_of_pages(text: str) -> str:
-    """The reason of a closed node, which names its command in the middle of a sentence; other texts stay."""
-    return _OPEN_AGAIN.sub(lambda found: f"it is {_OPENED[found[1]]}", text)
+    """A reason that names a command in the middle of a sentence, in words of pages; other texts stay."""
+    return _OPEN_AGAIN.sub(lambda found: f"it is {_OPENED[found[1]]}", _WHY_AWAY.sub("", text))
 
 
 def pages_for(text: str) -> Sequence[SitePage]:
