@@ -11,7 +11,6 @@ from typing import Any
 from reservation_core.adapters.kubernetes.api_server.errors import (
     ApiServerError,
     ApiServerForbidsError,
-    ConflictError,
     InvalidError,
     ObjectNotFoundError,
 )
@@ -55,13 +54,11 @@ class DiskClaims:
     async def make(self, disk_id: str, size_bytes: int) -> None:
         """Create a claim, or ask for another size of one that is there. Raises DiskRefusedError."""
         try:
-            await self._transport.request(
-                "POST", self._path, body=self._claim(disk_id, size_bytes), accept=ONLY_METADATA
-            )
-        except ConflictError:
-            await self._resize(disk_id, size_bytes)
+            made = await self._created(self._path, self._claim(disk_id, size_bytes), disk_id)
         except ApiServerError as error:
             raise self._refusal(error, "create", disk_id) from error
+        if _asked_bytes(made, size_bytes) < size_bytes:
+            await self._resize(disk_id, size_bytes)
 
     async def remove(self, disk_id: str) -> None:
         """Delete a claim. The cluster keeps it as long as a pod has it, and then does what its class says."""

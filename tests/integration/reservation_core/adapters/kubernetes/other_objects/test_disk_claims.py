@@ -267,6 +267,20 @@ async def test_a_clone_that_has_used_up_a_quota_is_not_refused_by_it(
     assert not await refused.copy(copy)
 
 
+async def test_a_disk_that_is_there_becomes_larger_though_no_more_disks_may_be_made(
+    claims: DiskClaims, transport: Transport, client: ApiClient, namespace: str, api_server: ApiServer
+) -> None:
+    await let_claims_grow(client, api_server)
+    await claims.make(DISK, GIB)
+    path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{DISK}"
+    await client.call("PATCH", path, {"spec": {"volumeName": "pv-1"}}, content_type=MERGE)
+    bound = {"phase": "Bound", "capacity": {"storage": str(GIB)}}
+    await client.call("PATCH", f"{path}/status", {"status": bound}, content_type=MERGE)
+    words = f'persistentvolumeclaims "{DISK}" is forbidden: exceeded quota: persistentvolumeclaims=1'
+    await refusing(transport, namespace, POST=ApiServerForbidsError(403, "Forbidden", words)).make(DISK, 2 * GIB)
+    assert (await claim(client, namespace))["spec"]["resources"]["requests"]["storage"] in ("2Gi", str(2 * GIB))
+
+
 async def test_a_claim_that_we_may_not_get_is_no_matter_of_its_size(transport: Transport, namespace: str) -> None:
     words = f'persistentvolumeclaims "{CLONE}" is forbidden: User "system:serviceaccount:gpu-dev:s" cannot get resource'
     claims = refusing(transport, namespace, GET=ApiServerForbidsError(403, "Forbidden", words))
