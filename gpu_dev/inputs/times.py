@@ -75,7 +75,7 @@ def parse_time(text: str, now: datetime, zone: str | None, *, whole_days: bool =
     """
     wanted = _usual(text)
     if len(wanted) > 10 and _WITH_OFFSET.fullmatch(wanted):
-        return wanted.replace(" ", "T", 1)
+        return _with_offset(wanted)
     if "midnight" in text.lower() and not _is_clock(text):
         raise _which_midnight(text)
     here = now.astimezone(_zone(zone))
@@ -95,6 +95,17 @@ def parse_time(text: str, now: datetime, zone: str | None, *, whole_days: bool =
     if local is None:
         raise UsageError(f"{_fault_of(text, lowered)} {FORMS}")
     return _sent(local, zone)
+
+
+def _with_offset(text: str) -> str:
+    """A date, a clock time and an offset as in RFC 3339, which wants an hour of two digits and no spaces."""
+    written = re.sub(r"[ t](?=\d)", "T", text).replace(" ", "")
+    written = re.sub(r"T(?=\d:)", "T0", written)
+    try:
+        datetime.fromisoformat(written)
+    except ValueError as error:
+        raise UsageError(f"{_fault_of(text, text)} {FORMS}") from error
+    return written
 
 
 def _usual(text: str) -> str:

@@ -1,5 +1,6 @@
 """Times as people type them."""
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -61,6 +62,8 @@ NOW = datetime(2026, 11, 21, 11, 30, tzinfo=UTC)
         ("09:00 CET", "2026-11-22T09:00+01:00"),
         ("midnight UTC", "2026-11-22T00:00Z"),
         ("2030-01-31T09:00Z", "2030-01-31T09:00Z"),
+        ("2030-01-31 9:00+01:00", "2030-01-31T09:00+01:00"),
+        ("2030-01-31 09:00 Z", "2030-01-31T09:00Z"),
         ("2030-01-31 09:00+02:00", "2030-01-31T09:00+02:00"),
     ],
 )
@@ -229,8 +232,9 @@ def test_a_day_that_was_is_a_time_and_one_that_is_not_is_named() -> None:
     for text in ("2026-11-31 09:00", "2026-13-01"):
         with pytest.raises(UsageError, match=f"There is no day {text[:10]} in the calendar"):
             parse_time(text, NOW, STOCKHOLM)
-    with pytest.raises(UsageError, match="'2026-11-30 25:00' is not a time"):
-        parse_time("2026-11-30 25:00", NOW, STOCKHOLM)
+    for text in ("2026-11-30 25:00", "2026-11-30 25:00Z", "2026-11-30 9am+01:00"):
+        with pytest.raises(UsageError, match=f"'{re.escape(text)}' is not a time"):
+            parse_time(text, NOW, STOCKHOLM)
 
 
 def test_a_length_before_the_begin_is_no_end() -> None:
