@@ -95,7 +95,8 @@ WHERE job_id = ANY(CAST(:ids AS text[])) AND needs_id = ANY(CAST(:ids AS text[])
 ORDER BY job_id, place LIMIT :limit;
 
 -- name: linked_jobs
--- The names and the statuses of these jobs.
-SELECT id, name, CASE WHEN array_size IS NOT NULL AND finished_at IS NULL AND started_at IS NOT NULL THEN 'running'
-                      ELSE status END AS status
+-- The names and the statuses of these jobs; that of an array, whose row waits until it is over, as in lists.
+SELECT id, name, CASE WHEN array_size IS NULL OR finished_at IS NOT NULL THEN status
+                      WHEN reason_code IN ('cancelled_by_user', 'cancelled_by_admin') THEN 'ending'
+                      WHEN started_at IS NULL THEN status ELSE 'running' END AS status
 FROM reservations WHERE id = ANY(CAST(:ids AS text[]));

@@ -67,6 +67,20 @@ async def test_others_see_of_it_what_they_may_see(browsing: SignedIn, alice: htt
     assert _JOB.findall(await drawn(root, train)) == [data, train, last]
 
 
+async def test_a_cancelled_array_ends_until_its_elements_have(
+    browsing: SignedIn, alice: httpx.AsyncClient, runtime: Runtime
+) -> None:
+    """As in the lists: its row waits until then."""
+    many = await submitted(alice, array={"size": 2})
+    last = await submitted(alice, after=needs(many, when="ended"))
+    browser = await browsing("alice")
+    assert f"{many} queued" in words(await drawn(browser, last))
+    await execute(runtime, f"UPDATE reservations SET started_at = now() WHERE id = '{many}'")
+    assert f"{many} running" in words(await drawn(browser, last))
+    await execute(runtime, f"UPDATE reservations SET reason_code = 'cancelled_by_user' WHERE id = '{many}'")
+    assert f"{many} ending" in words(await drawn(browser, last))
+
+
 async def test_sixty_are_drawn_and_the_others_counted(
     browsing: SignedIn, alice: httpx.AsyncClient, runtime: Runtime
 ) -> None:
