@@ -128,6 +128,7 @@ class LocalInventory:
         self._seen: dict[int, dict[int, GpuReport]] = {}
         """The driver's GPUs, or their instances, by index as they were last seen."""
         self._silent: frozenset[str] = frozenset()
+        self._unlisting: frozenset[int] = frozenset()
         self._products: dict[str | None, str] = {}
         self._in_parts: bool | None = None
         self._links: Links | None = None
@@ -183,6 +184,10 @@ class LocalInventory:
             return []
         with self._lock:
             users, unsaid = self._compute_processes(self._count()[0])
+            for index, problem in unsaid.items():
+                if index not in self._unlisting:
+                    _log.warning("a GPU does not list its processes", gpu=index, why=str(problem))
+            self._unlisting = frozenset(unsaid)
         foreign = [
             ForeignPod(self._node, f"something that the driver does not list ({problem})", 1, (index,))
             for index, problem in sorted(unsaid.items())

@@ -166,7 +166,11 @@ def test_a_gpu_that_does_not_say_what_computes_on_it_is_alone_in_being_left_out(
 ) -> None:
     assert len(listed(inventory)) == 3
     driver.put("missing", 1, UNKNOWN)
-    taken = {pod.gpu_indices: pod.description for pod in inventory.foreign()}
+    with capture_logs() as logs:
+        inventory.foreign()
+        taken = {pod.gpu_indices: pod.description for pod in inventory.foreign()}
+    told = {"event": "a GPU does not list its processes", "gpu": 1, "why": "Unknown Error", "log_level": "warning"}
+    assert logs == [told]
     assert "the driver does not list (Unknown Error)" in taken.pop((1,))
     assert set(taken) == {(64,), (66,), (64, 66)}
     driver.put("missing", 1, NOT_SUPPORTED)
