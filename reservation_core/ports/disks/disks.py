@@ -11,6 +11,10 @@ class DiskRefusedError(Exception):
     """The store can't make a disk now: there is no room, say. The text tells people why, and what to do."""
 
 
+class DiskDelayedError(DiskRefusedError):
+    """The store has failed to make a copy, and goes on trying by itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class DiskInUse:
     """A job that has a disk from its submission to its end."""

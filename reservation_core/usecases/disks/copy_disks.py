@@ -14,7 +14,7 @@ from reservation_core.domain.disks.disk_life import UNCOPIED
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import Reason, ReasonCode
 from reservation_core.ports.clock import Clock
-from reservation_core.ports.disks.disks import DiskCopy, DiskRefusedError, DiskStore
+from reservation_core.ports.disks.disks import DiskCopy, DiskDelayedError, DiskRefusedError, DiskStore
 from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.disks.settle_disks import DiskRules
 
@@ -69,9 +69,11 @@ async def _copy(
         if problem is None:
             await _note_rest(uow_factory, copy, None, clock.now())
             raise
+        is_tried_on = isinstance(error, DiskDelayedError)
+        rest = rules.rest if is_tried_on else rest
         jobs = await _note_rest(uow_factory, copy, problem, clock.now() - rules.rest + rest)
         await _delay_jobs(uow_factory, jobs, f"It waits for {copy.target}. {problem}", clock.now())
-        return True
+        return not is_tried_on
     if made_bytes is not None:
         async with uow_factory() as uow:
             await uow.snapshots.note_copied(copy, made_bytes)

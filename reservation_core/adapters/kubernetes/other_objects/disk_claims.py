@@ -19,7 +19,7 @@ from reservation_core.adapters.kubernetes.api_server.refusals import explained, 
 from reservation_core.adapters.kubernetes.api_server.retries import MERGE_PATCH, ONLY_METADATA, Transport
 from reservation_core.adapters.kubernetes.pods.quantities import read_quantity
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.disks.disks import DiskCopy, DiskRefusedError
+from reservation_core.ports.disks.disks import DiskCopy, DiskDelayedError, DiskRefusedError
 
 _CLAIMS = "persistentvolumeclaims"
 _SNAPSHOTS = "volumesnapshots"
@@ -108,7 +108,7 @@ class DiskClaims:
             raise self._refusal(error, "create", copy.target_id, _SNAPSHOTS) from error
         status = as_mapping(made.get("status"))
         if (fault := as_mapping(status.get("error")).get("message")) is not None and not status.get("readyToUse"):
-            raise DiskRefusedError(
+            raise DiskDelayedError(
                 f"The cluster could not take it yet: {str(fault)[:_MOST_WORDS]}. An administrator finds more at the"
                 f" VolumeSnapshot {copy.target_id}."
             )
@@ -136,7 +136,7 @@ class DiskClaims:
                 return None
 
     async def _require_hope(self, disk_id: str) -> None:
-        """Require that the cluster has not said that it can't make a claim's volume. Raises DiskRefusedError."""
+        """Require that the cluster has not said that it can't make a claim's volume. Raises DiskDelayedError."""
         about = {"regarding.kind": "PersistentVolumeClaim", "regarding.name": disk_id, "type": "Warning"}
         query = {"fieldSelector": ",".join(f"{field}={value}" for field, value in about.items())}
         path = f"/apis/events.k8s.io/v1/namespaces/{self._rules.namespace}/{_EVENTS}"
@@ -144,7 +144,7 @@ class DiskClaims:
             found = await self._transport.request("GET", path, query=query)
         notes = [str(event.get("note")) for event in map(as_mapping, as_list(found.get("items")))]
         if notes:
-            raise DiskRefusedError(
+            raise DiskDelayedError(
                 f"The cluster could not make its volume yet: {notes[-1][:_MOST_WORDS]}. Delete this disk, or ask an"
                 f" administrator, who finds more at the claim {disk_id}."
             )

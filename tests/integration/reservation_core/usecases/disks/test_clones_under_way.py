@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
-from unittest.mock import patch
+from unittest.mock import AsyncMock, patch
 
 import pytest
 
@@ -10,7 +10,8 @@ from reservation_core.domain.disks.disk_life import DiskState
 from reservation_core.domain.disks.disk_uses import DiskUse
 from reservation_core.domain.errors import DiskInUseError, LimitExceededError
 from reservation_core.domain.model import JobStatus, ReasonCode, Role
-from reservation_core.ports.disks.disks import DiskCopy, DiskRecord, DiskRefusedError
+from reservation_core.ports.disks.disks import DiskCopy, DiskDelayedError, DiskRecord, DiskRefusedError
+from reservation_core.usecases.disks.copy_disks import Copying
 from reservation_core.usecases.disks.disks import DiskChanges, change_disk, restore_disk
 from tests.integration.reservation_core.usecases.disks.test_copy_disks import (
     CRASH_CONSISTENT,
@@ -211,3 +212,20 @@ async def test_a_job_that_waits_for_a_refused_clone_says_so(world: World, store:
     row = await world.row(job)
     assert (row.status, row.reason.code) == (JobStatus.STARTING, ReasonCode.UNSCHEDULABLE)
     assert row.reason.detail == f"It waits for the disk new. {store.refusal}"
+
+
+async def test_a_clone_that_comes_late_is_seen_soon_however_often_the_cluster_failed_before(
+    world: World, store: Store
+) -> None:
+    """A driver that takes longer than it is waited for says so again and again, and has it in the end."""
+    await ready(world, store)
+    await cloned(world, rules=CRASH_CONSISTENT)
+    copying = Copying()
+    failing = AsyncMock(side_effect=DiskDelayedError("The cluster could not make its volume yet: too slow."))
+    with patch.object(store, "copy", failing):
+        for _ in range(8):
+            assert await copied(world, store, copying)
+            world.clock.go_on(timedelta(minutes=1, seconds=1))
+    assert (await shown(world, "new")).problem == "The cluster could not make its volume yet: too slow."
+    assert await copied(world, store, copying)
+    assert (await shown(world, "new")).state is DiskState.READY

@@ -13,7 +13,7 @@ from reservation_core.adapters.kubernetes.jobs.cluster import ClusterRules, Kube
 from reservation_core.adapters.kubernetes.other_objects.disk_claims import ClaimRules, DiskClaims
 from reservation_core.domain.disks.disk_uses import DiskUse
 from reservation_core.ports.cluster import ClusterUnavailableError
-from reservation_core.ports.disks.disks import DiskCopy, DiskRefusedError
+from reservation_core.ports.disks.disks import DiskCopy, DiskDelayedError, DiskRefusedError
 from tests.integration.cluster_behaviour import SpecMaker
 from tests.kubernetes.api_client import MERGE, ApiClient
 from tests.kubernetes.api_server import ApiServer
@@ -151,7 +151,7 @@ async def test_a_snapshot_is_ready_once_the_cluster_says_so(
     assert made["spec"] == {"volumeSnapshotClassName": "snaps", "source": {"persistentVolumeClaimName": DISK}}
     fault = {"status": {"readyToUse": False, "error": {"message": "the array is offline"}}}
     await client.call("PATCH", f"{path}/status", fault, content_type=MERGE)
-    with pytest.raises(DiskRefusedError, match="the array is offline"):
+    with pytest.raises(DiskDelayedError, match="the array is offline"):
         await claims.copy(taken())
     await client.call("PATCH", f"{path}/status", {"status": {"readyToUse": True}}, content_type=MERGE)
     assert await claims.copy(taken()) == GIB
@@ -223,7 +223,7 @@ async def test_a_clone_says_why_its_volume_is_not_made(claims: DiskClaims, clien
             "reportingController": "test.example/none", "reportingInstance": "one",
         }  # fmt: skip
         await client.call("POST", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", event)
-    with pytest.raises(DiskRefusedError, match=r"its volume yet: failed .* the array can't clone\. Delete this"):
+    with pytest.raises(DiskDelayedError, match=r"its volume yet: failed .* the array can't clone\. Delete this"):
         await claims.copy(copy)
 
 
