@@ -274,12 +274,12 @@ def parse_end(text: str, begin: datetime, now: datetime, zone: str | None) -> st
 def parse_new_end(text: str, begin: datetime, end: datetime, now: datetime, zone: str | None) -> str:
     """The new end of what lasts from `begin` to `end`, as the wire has it. Raises UsageError.
 
-    A clock time is on its last day (midnight is that day's end), or the first after `begin` if that is later.
+    A clock time is the first after `begin`; of what is longer than a day, on its last day, whose end is midnight.
     """
+    if not _is_clock(text):
+        return parse_end(text, begin, now, zone)
     last_day = (end.astimezone(_zone(zone)) - timedelta(minutes=1)).replace(hour=0, minute=1, second=0)
-    if _is_clock(text) and parse_instant(text, last_day, zone) > begin:
-        return parse_time(text, last_day, zone)
-    return parse_end(text, begin, now, zone)
+    return parse_time(text, last_day if end - begin > timedelta(days=1) else begin, zone)
 
 
 def parse_period(

@@ -218,7 +218,8 @@ def move(
     end: Annotated[
         str | None,
         typer.Option(
-            "--end", help="The new end. 18:00 is on the last day of the booking; with --start the first after it."
+            "--end",
+            help="The new end. 18:00 is the first after the start; without --start, on the last day of several.",
         ),
     ] = None,
     duration: Annotated[str | None, typer.Option("--for", "-d", help="The new length.")] = None,
