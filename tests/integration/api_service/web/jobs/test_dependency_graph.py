@@ -37,6 +37,7 @@ async def test_all_around_a_job_are_drawn_from_left_to_right(browsing: SignedIn,
     assert (order[0], order[1], set(order)) == (data, train, {data, train, alarm, both})
     assert part.count('aria-current="true"') == 1
     text = words(part)
+    assert text.startswith("Dependencies An arrow leads to a job that waits.")
     assert f"data queued {data}" in text
     assert f"alarm <b> queued {alarm} (waits until train fails)" in text
     assert f"{both} queued (waits until train succeeds, data starts)" in text
@@ -106,6 +107,6 @@ async def test_sixty_are_drawn_and_the_others_counted(
     browser = await browsing("alice")
     part = await drawn(browser, first)
     assert len(set(_JOB.findall(part))) == 60
-    assert "And 940 more." in words(part)
+    assert "And 940 more. Open a job at the edge to see more" in words(part)
     middle = await drawn(browser, "job-c500")
     assert {f"job-c{n}" for n in range(471, 531)} == set(_JOB.findall(middle))
