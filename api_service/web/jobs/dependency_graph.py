@@ -69,12 +69,12 @@ async def read_graph(visit: Visit, job: Job) -> DependencyGraph | None:
 
     async def read(uow: UnitOfWork) -> DependencyGraph | None:
         around = await uow.dependencies.around(job.id, user_id, _COUNTED)
-        links = await uow.dependencies.among(around, _MOST_LINKS)
+        links = await uow.dependencies.among(around, job.id, _MOST_LINKS)
         if not links:
             return None
         chosen = nearest_jobs(job.id, [(link.needed, link.waiting) for link in links], MOST_JOBS)
         if len(chosen) < len(around):
-            links = await uow.dependencies.among(chosen, _MOST_LINKS)
+            links = await uow.dependencies.among(chosen, job.id, _MOST_LINKS)
         return _draw(job.id, await uow.dependencies.linked(chosen), links, len(around))
 
     return await visit.services.reads(read)

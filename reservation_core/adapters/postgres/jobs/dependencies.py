@@ -70,9 +70,9 @@ class Dependencies(StatementRunner):
         """
         return [row.id for row in await self._run("jobs_around", id=job_id, user_id=user_id, limit=limit)]
 
-    async def among(self, ids: Collection[str], limit: int) -> list[DependencyLink]:
-        """Which of these jobs wait for which of them, at most `limit`."""
-        rows = await self._run("dependencies_among", ids=list(ids), limit=limit)
+    async def among(self, ids: Collection[str], first: str, limit: int) -> list[DependencyLink]:
+        """Which of these jobs wait for which of them, at most `limit`: those of the job `first` come first."""
+        rows = await self._run("dependencies_among", ids=list(ids), first=first, limit=limit)
         return [DependencyLink(row.needs_id, row.job_id, DependencyWhen(row.condition)) for row in rows]
 
     async def linked(self, ids: Collection[str]) -> dict[str, LinkedJob]:

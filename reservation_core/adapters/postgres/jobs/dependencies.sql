@@ -89,10 +89,10 @@ WITH RECURSIVE before (id) AS (
 (SELECT id FROM before LIMIT :limit) UNION (SELECT id FROM behind LIMIT :limit);
 
 -- name: dependencies_among
--- Which of these jobs wait for which of them.
+-- Which of these jobs wait for which of them, one job's first.
 SELECT job_id, needs_id, condition FROM job_dependencies
 WHERE job_id = ANY(CAST(:ids AS text[])) AND needs_id = ANY(CAST(:ids AS text[]))
-ORDER BY job_id, place LIMIT :limit;
+ORDER BY CAST(:first AS text) NOT IN (job_id, needs_id), job_id, place LIMIT :limit;
 
 -- name: linked_jobs
 -- The names and the statuses of these jobs; that of an array, whose row waits until it is over, as in lists.

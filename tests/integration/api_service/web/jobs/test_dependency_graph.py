@@ -3,7 +3,9 @@
 import re
 
 import httpx
+import pytest
 
+from api_service.web.jobs import dependency_graph
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.bookings.calendars import execute
 from tests.integration.api_service.web.browsing import Browser, words
@@ -110,3 +112,14 @@ async def test_sixty_are_drawn_and_the_others_counted(
     assert "And 940 more. Open a job at the edge to see more" in words(part)
     middle = await drawn(browser, "job-c500")
     assert {f"job-c{n}" for n in range(471, 531)} == set(_JOB.findall(middle))
+
+
+async def test_what_a_job_waits_for_is_drawn_however_many_lines_there_are(
+    browsing: SignedIn, alice: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dependency_graph, "_MOST_LINKS", 2)
+    first = [await submitted(alice) for _ in range(2)]
+    second = [await submitted(alice, after=needs(*first)) for _ in range(2)]
+    last = await submitted(alice, after=needs(*second))
+    for job in (last, *first):
+        assert {job, *second} <= set(_JOB.findall(await drawn(await browsing("alice"), job)))
