@@ -3,6 +3,8 @@
 -- ones; of other reservations only open ones. A booking's rows lie within its times: rows within the requested time are
 -- found by GPU, and by booking only where it reaches beyond, which is rare. Of one user's, the rows of others' bookings
 -- are dropped at once. A row can be found in both ways. Bounds of ranges are compared: see quota_held_now.
+-- A full join is never a loop over all bookings for each row, however few of either are expected; bookings without a row
+-- have no place.
 -- More than `merged_above` reservations are merged: those of a kind that begin in one step on one row of GPUs are one
 -- line with their number, and only the first few of them are read whole. Otherwise each is a line, up to the limit.
 -- One user may have 80,000: rows are joined and sorted once. The integer of a merged line has its step, row, owner,
@@ -33,7 +35,7 @@ WITH booked AS MATERIALIZED (
     SELECT c.id, s.place, c.user_id, c.starts_at, c.ends_at, c.planned
     FROM (SELECT c.reservation_id AS id, c.gpu_id, b.user_id, coalesce(b.starts_at, lower(c.during)) AS starts_at,
                  coalesce(b.ends_at, upper(c.during)) AS ends_at, c.planned
-          FROM cards c LEFT JOIN booked b ON b.id = c.reservation_id
+          FROM cards c FULL JOIN booked b ON b.id = c.reservation_id
           WHERE b.id IS NOT NULL OR c.reservation_id NOT LIKE 'bkg-%'
           OFFSET 0) AS c
     JOIN unnest(CAST(:gpu_ids AS bigint[]), CAST(:places AS integer[])) AS s (gpu_id, place) ON s.gpu_id = c.gpu_id

@@ -5,13 +5,15 @@ without a history and then on one that is large enough for it to matter: it must
 look at about as many rows as before.
 """
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import text
 
+from benchmarks.browser import pages_calendar
 from benchmarks.long_history.history import Past, Present, add_past, add_present, build, sum_up
 from benchmarks.long_history.reads import BY_KEY, repeated
+from benchmarks.measuring.databases import add_cluster
 from benchmarks.waiting.explaining import Explained, explain
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.adapters.postgres.connection.queries import names
@@ -27,6 +29,8 @@ READ_BY_INDEX = LARGE - {"usage_pending", "given_back"} | {"usage_sums"}
 # A page and what is joined to it, where there was nothing before.
 PAGE = 2_500
 MOST_BUFFERS = 5_000
+MOST_COMPARED = 100_000
+"""Pairs of rows: what is few now may be many on a larger installation, and pairs are its square."""
 
 Read = dict[tuple[str, int], Explained]
 
@@ -65,6 +69,11 @@ def visited(node: dict[str, Any]) -> float:
     return float((node["Actual Rows"] + removed) * node["Actual Loops"])
 
 
+def compared(read: Explained) -> float:
+    """Pairs of rows that loops have looked at in vain."""
+    return sum(float(node.get("Rows Removed by Join Filter", 0) * node["Actual Loops"]) for node in read.nodes)
+
+
 def faults(name: str, values: dict[str, Any], without: Explained, on_history: Explained) -> list[str]:
     """The faults of a statement's second execution, in words."""
     wrong = []
@@ -87,6 +96,8 @@ def faults(name: str, values: dict[str, Any], without: Explained, on_history: Ex
     before, after = (sum(visited(node) for node in read.nodes) for read in (without, on_history))
     if after > 3 * before + PAGE + values.get("scanned", 0):
         wrong.append(f"looks at {after:.0f} rows, {before:.0f} without a history")
+    if compared(on_history) > MOST_COMPARED:
+        wrong.append(f"compares {compared(on_history):.0f} pairs of rows that don't match")
     if on_history.buffers > MOST_BUFFERS:
         wrong.append(f"reads {on_history.buffers} buffers")
     return wrong
@@ -107,6 +118,24 @@ async def test_repeated_statements_do_not_walk_through_history(database_url: str
         if (found := faults(name, dict(cases[name][number]), without[name, number], read))
     ]
     assert not wrong, "\n".join(wrong)
+
+
+async def test_a_calendar_compares_no_row_with_every_booking(database_url: str) -> None:
+    await add_cluster(database_url, nodes=125, gpus_per_node=8)
+    await pages_calendar.fill(database_url)
+    start = datetime.now(UTC)
+    values = {
+        "start": start, "end": start + timedelta(days=14), "only_of": None, "gpu_ids": list(range(1, 201)),
+        "limit": 5_000, "merged_above": None, "places": list(range(200)), "steps": [], "step_s": 0.0, "viewer": None,
+        "named": 0,
+    }  # fmt: skip
+    engine = open_engine(database_url, pool=1, application="tests")
+    async with engine.connect() as connection, connection.begin() as taken_back:
+        read = await explain(connection, "calendar_entries", values)
+        await taken_back.rollback()
+    await engine.dispose()
+    assert read.plan["Actual Rows"] > 800
+    assert compared(read) <= MOST_COMPARED
 
 
 async def test_a_past_is_built_behind_what_ended_lately(database_url: str) -> None:
