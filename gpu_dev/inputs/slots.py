@@ -37,7 +37,7 @@ def window_fields(start: str | None, end: str | None, duration: str | None, zone
 
 def recurrence_rule(text: str) -> str:
     """The rule of a series: `weekly 8` is FREQ=WEEKLY;COUNT=8. Raises UsageError where a word has no number."""
-    word, _, count = text.strip().lower().partition(" ")
+    word, _, count = " ".join(text.lower().split()).partition(" ")
     if word not in _REPEATS and "=" not in text:
         raise UsageError(
             f'{text!r} is no rule of a series. Write "daily 5", "weekdays 10", "weekly 8", or a rule of RFC 5545 such'

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.durations import parse_duration
+from gpu_dev.inputs.slot_questions import which_slot
 from reservation_core.domain.short_durations import seconds_in
 
 _NEAR_DAYS = ("yesterday", "today", "tomorrow")
@@ -190,26 +191,9 @@ def parse_slot(text: str, now: datetime, zone: str | None) -> tuple[str, str] | 
     if end <= start:
         of_12_hours = first.endswith("m"), slot["end"].endswith("m")
         if of_12_hours != (True, True) and (any(of_12_hours) or start.hour < 13):
-            raise UsageError(f'"{first}-{slot["end"]}": {_which(start, end, *of_12_hours)}')
+            raise UsageError(f'"{first}-{slot["end"]}": {which_slot(start, end, *of_12_hours)}')
         end += timedelta(days=1)
     return _sent(start, zone), _sent(end, zone)
-
-
-def _which(start: datetime, end: datetime, start_is_clear: bool, end_is_clear: bool) -> str:
-    """The question which slot is meant, with each as it can be written; `end` is not after `start`."""
-    half, begin, until = timedelta(hours=12), _with_half(start), _with_half(end)
-    if not end_is_clear and end.hour < 12 and end + half > start:
-        later = _with_half(end + half)
-        return f"{later}, or {end:%-H:%M} the next day? Write {begin}-{later} or {begin}-{until}."
-    if not start_is_clear and start.hour < 12:
-        evening = _with_half(start + half)
-        return f"from {evening}, or from {begin}? Write {evening}-{until} or {begin}-{until}."
-    return f"{end:%-H:%M} the next day? Write {begin}-{until}."
-
-
-def _with_half(moment: datetime) -> str:
-    """A clock time as `9am` or `2:30pm`."""
-    return f"{moment:%-I:%M%p}".replace(":00", "").lower()
 
 
 def parse_instant(text: str, now: datetime, zone: str | None, *, whole_days: bool = True) -> datetime:

@@ -75,7 +75,10 @@ async def read_graph(visit: Visit, job: Job) -> DependencyGraph | None:
         chosen = nearest_jobs(job.id, [(link.needed, link.waiting) for link in links], MOST_JOBS)
         if len(chosen) < len(around):
             links = await uow.dependencies.among(chosen, job.id, _MOST_LINKS)
-        return _draw(job.id, await uow.dependencies.linked(chosen), links, len(around))
+        jobs = await uow.dependencies.linked(chosen)
+        if len(jobs) < len(chosen):
+            return None  # one was removed meanwhile, long after its end
+        return _draw(job.id, jobs, links, len(around))
 
     return await visit.services.reads(read)
 

@@ -35,6 +35,8 @@ from reservation_core.usecases.sessions.enter import find_pod_to_enter
 
 _EVENTS = 500
 _PORTS = 20
+_ASK_NO_MORE = 286
+"""The status by which a part of a page is asked for no more."""
 _SHARED = "/jobs/shared"
 _WAYS = {
     Way.EXEC: "a program",
@@ -136,7 +138,10 @@ async def job_graph(visit: Visit) -> Response:
     graph = await read_graph(visit, job)
     if graph is None:
         raise RestProblemError.because(404, "The job waits for no others, and none waits for it.")
-    return visit.part("_graph.html", job=job, graph=graph)
+    drawing = visit.part("_graph.html", job=job, graph=graph)
+    if not graph.changes:
+        drawing.status_code = _ASK_NO_MORE
+    return drawing
 
 
 async def confirm_cancel(visit: Visit) -> Response:
