@@ -379,7 +379,8 @@ class PodSpec:
 class ForeignPod:
     """A pod outside our control that uses GPUs of our nodes; `gpu_indices` is None if unknown.
 
-    `counted`: the cluster keeps its GPUs apart from ours, so that only their number matters.
+    `counted`: the cluster keeps its GPUs apart from ours, so that only their number matters. `certain`: it has these
+    GPUs; otherwise only those of them that we don't use count as taken.
     """
 
     node: str
@@ -387,3 +388,4 @@ class ForeignPod:
     gpu_count: int
     gpu_indices: tuple[int, ...] | None
     counted: bool = False
+    certain: bool = True

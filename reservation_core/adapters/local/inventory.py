@@ -178,7 +178,7 @@ class LocalInventory:
     def foreign(self) -> list[ForeignPod]:
         """Processes outside our pods that compute on our GPUs; none for simulated GPUs.
 
-        A GPU that does not say what computes on it counts as used by others: nothing is placed there.
+        A GPU that does not say what computes on it counts as used by others unless we use it: nothing is placed there.
         """
         if self._simulated is not None:
             return []
@@ -189,7 +189,7 @@ class LocalInventory:
                     _log.warning("a GPU does not list its processes", gpu=index, why=str(problem))
             self._unlisting = frozenset(unsaid)
         foreign = [
-            ForeignPod(self._node, f"something that the driver does not list ({problem})", 1, (index,))
+            ForeignPod(self._node, f"something that the driver does not list ({problem})", 1, (index,), certain=False)
             for index, problem in sorted(unsaid.items())
         ]
         for pid, indices in sorted(users.items()):

@@ -219,8 +219,9 @@ def _aside(cpu_milli: int | None, memory_bytes: int | None, kept: float | None) 
 
 def _taken(known: Mapping[int, KnownGpu], gpus: Mapping[int, GpuReport], pods: Sequence[ForeignPod]) -> set[int]:
     """The GPUs of a node that foreign pods use; of GPUs that we use, only those that foreign pods certainly have."""
-    taken = {index for pod in pods for index in pod.gpu_indices or ()} | _moved(known, gpus) | _recut(known, gpus)
     free = [index for index in gpus if index not in known or not known[index].in_use]
+    taken = {index for pod in pods for index in pod.gpu_indices or () if pod.certain or index in free}
+    taken |= _moved(known, gpus) | _recut(known, gpus)
     if any(pod.gpu_indices is None and not pod.counted and pod.gpu_count > 0 for pod in pods):
         taken.update(free)
     # If only their number is known, any GPU counts as taken. Keep those taken before, so that the choice is stable.

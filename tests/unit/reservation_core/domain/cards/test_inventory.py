@@ -156,6 +156,14 @@ def test_a_foreign_pod_that_is_only_counted_takes_as_many_free_cards_and_leaves_
     assert conditions(reconcile(result.nodes, known.values(), [report], pods[:1])) == {2: "usable"}
 
 
+def test_what_may_be_used_from_outside_takes_nothing_that_we_use() -> None:
+    cards = [replace(CARDS[0], in_use=True), CARDS[1]]
+    unsure = [ForeignPod("node-a", "no list", 1, (index,), certain=False) for index in (0, 1)]
+    assert conditions(reconcile([NODE], cards, [REPORT], unsure)) == {1: "foreign"}
+    sure = [replace(pod, certain=True) for pod in unsure]
+    assert conditions(reconcile([NODE], cards, [REPORT], sure)) == {0: "foreign", 1: "foreign"}
+
+
 def test_counted_foreign_pods_never_take_what_we_use_nor_what_is_no_use() -> None:
     cards = [
         replace(CARDS[0], in_use=True),
