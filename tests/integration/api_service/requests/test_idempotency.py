@@ -72,6 +72,10 @@ async def test_what_would_be_refused_now_has_its_first_answer(
             settings.cluster = ClusterKind.LOCAL
         case "type":
             await add_nodes(runtime, a=("h100", 2))
+            # Types are looked for once a second before the first node.
+            async with asyncio.timeout(20):
+                while (await alice.post("/v1/jobs", json=job)).status_code == 202:
+                    await asyncio.sleep(0.05)
         case _:
             settings.max_duration_s = 1
     again = await alice.post("/v1/jobs", json=job, headers=KEY)

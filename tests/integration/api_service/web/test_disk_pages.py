@@ -234,7 +234,7 @@ async def settled(runtime: Runtime) -> None:
     async with runtime.uow() as uow:
         while copies := await uow.snapshots.copies_to_make(runtime.clock.now(), 10):
             for copy in copies:
-                await uow.snapshots.note_copied(copy)
+                await uow.snapshots.note_copied(copy, copy.size_bytes)
         for disk in await uow.disks.to_settle(runtime.clock.now(), runtime.clock.now(), 10):
             await uow.disks.note_made(disk.id, disk.size_bytes)
 

@@ -17,7 +17,7 @@ async def made(runtime: Runtime) -> None:
     async with runtime.uow() as uow:
         now = runtime.clock.now()
         for copy in await uow.snapshots.copies_to_make(now, 100):
-            await uow.snapshots.note_copied(copy)
+            await uow.snapshots.note_copied(copy, copy.size_bytes)
         for disk in await uow.disks.to_settle(now, now, 100):
             await uow.disks.note_made(disk.id, disk.size_bytes)
 
