@@ -53,7 +53,7 @@ async def enter(
     connection_id, first = opened
     if first:
         await uow.events.append(
-            actor=f"user:{visitor.user}", kind=JobEventKind.ENTERED, at=now, subject=job.id, data={"way": way.value}
+            actor=visitor.user, kind=JobEventKind.ENTERED, at=now, subject=job.id, data={"way": way.value}
         )
     said = greeting(job.id, job.name, job.places.get(rank), job.ends_at, folder_goes=job.folder_goes)
     return Entered(connection_id, new, pod, now, said)

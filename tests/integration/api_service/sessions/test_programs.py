@@ -212,7 +212,7 @@ async def test_only_the_owner_and_those_it_is_shared_with_enter(
         await _connections(served).refresh()
         assert connection.over.is_set()
         assert "access was withdrawn" in str((await results(socket))[2])
-    assert await _events(runtime, job) == ["entered user:bob"]
+    assert await _events(runtime, job) == ["entered bob"]
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ async def test_who_is_inside_is_listed_and_counted(
             async with enter(job, "exec", attach="true"):
                 assert await inside() == ["exec", "exec", "attach"]
         await eventually(lambda: _is_empty(inside))
-    assert await _events(runtime, job) == ["entered user:alice", "entered user:alice"]
+    assert await _events(runtime, job) == ["entered alice", "entered alice"]
 
 
 async def _is_empty(inside: "object") -> bool:
