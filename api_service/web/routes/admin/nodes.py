@@ -47,7 +47,7 @@ async def nodes_page(visit: Visit) -> Response:
     typed, state, after = visit.query("node"), visit.query("state"), visit.query("after")
     every = await visit.rest.all(Page[NodeOut], "/v1/nodes")
     named = [node for node in every if node.name == typed] or [node for node in every if _matches(node, typed)]
-    found = sorted((node for node in named if state in ("", _state(node))), key=lambda node: node.name)
+    found = sorted((node for node in named if state in ("", state_of(node))), key=lambda node: node.name)
     ahead = [node for node in found if node.name > after]
     shown = ahead[:_PAGE]
     asked = {name: value for name, value in (("node", typed), ("state", state)) if value}
@@ -55,7 +55,7 @@ async def nodes_page(visit: Visit) -> Response:
         "admin/nodes.html",
         title="Nodes",
         live="admin",
-        nodes=[(node, _state(node), _GRADES[_state(node)]) for node in shown],
+        nodes=[(node, state_of(node), _GRADES[state_of(node)]) for node in shown],
         every=len(every),
         found=len(found),
         first=len(found) - len(ahead) + 1,
@@ -71,7 +71,8 @@ def _matches(node: NodeOut, typed: str) -> bool:
     return any(typed.casefold() in word.casefold() for word in words)
 
 
-def _state(node: NodeOut) -> NodeState:
+def state_of(node: NodeOut) -> NodeState:
+    """Its state, the worst first."""
     if node.fenced_at is not None:
         return NodeState.FENCED
     if not node.ready:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from starlette.responses import Response
 
+from api_service.web.routes.admin.nodes import NodeState, state_of
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
@@ -42,7 +43,7 @@ async def overview_page(visit: Visit) -> Response:
 
 async def _nodes(visit: Visit) -> Matter:
     nodes = await visit.rest.all(Page[NodeOut], "/v1/nodes")
-    out = [node for node in nodes if not node.schedulable or not node.ready]
+    out = [node for node in nodes if state_of(node) is not NodeState.TAKES_JOBS]
     lines = [f"{node.name}: {node.detail or 'gets nothing new'}" for node in out[:_SHOWN]]
     return Matter("Nodes", "/admin/nodes", "All nodes take jobs.", "get nothing new.", lines, len(out), "warn")
 

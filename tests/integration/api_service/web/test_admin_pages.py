@@ -97,6 +97,8 @@ async def test_a_node_is_cordoned_and_taken_back(browsing: SignedIn, root: httpx
     assert "a fan is loud" in page
     [node] = [node for node in (await root.get("/v1/nodes")).json()["items"] if node["name"] == "node1"]
     assert node["cordon_reason"] == "a fan is loud"
+    overview = words(await admin.get("/admin"))
+    assert "Nodes 1 get nothing new. node1: Cordoned by an administrator (root: a fan is loud)" in overview
     await admin.send("/admin/nodes/node1/uncordon")
     assert "takes jobs" in words(await admin.get("/admin/nodes"))
 
