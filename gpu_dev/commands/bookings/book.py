@@ -65,6 +65,14 @@ GpuType = Annotated[str | None, typer.Option("--type", "-t", help="The type, suc
 Nodes = Annotated[int, typer.Option("--nodes", "-N", min=1, help="Number of nodes.")]
 Node = Annotated[str | None, typer.Option("--node", help="On this node.")]
 
+Series = Annotated[
+    str | None,
+    typer.Option(
+        "--rrule",
+        help='A series: "daily 5", "weekdays 10", "weekly 8", or as in RFC 5545: FREQ=WEEKLY;BYDAY=MO,WE;COUNT=8.',
+    ),
+]
+
 
 @app.command(context_settings=_COMMAND_LAST)
 def create(
@@ -81,13 +89,7 @@ def create(
     node: Node = None,
     title: Annotated[str | None, typer.Option("--title", help="Its purpose.")] = None,
     project: Annotated[str | None, typer.Option("--project", "-p", help="For this project.")] = None,
-    rrule: Annotated[
-        str | None,
-        typer.Option(
-            "--rrule",
-            help='A series: "daily 5", "weekdays 10", "weekly 8", or as in RFC 5545: FREQ=WEEKLY;BYDAY=MO,WE;COUNT=8.',
-        ),
-    ] = None,
+    rrule: Series = None,
     skip: Annotated[
         bool, typer.Option("--skip-conflicts", help="Leave out dates of a series that are not available.")
     ] = False,

@@ -132,20 +132,21 @@ class DiskClaims:
             case "Lost":
                 raise DiskRefusedError("The cluster has lost its volume. Delete this disk, and clone again.")
             case _:
-                await self._require_hope(copy.target_id)
+                await self._raise_if_it_failed(copy.target_id)
                 return None
 
-    async def _require_hope(self, disk_id: str) -> None:
-        """Require that the cluster has not said that it can't make a claim's volume. Raises DiskDelayedError."""
+    async def _raise_if_it_failed(self, disk_id: str) -> None:
+        """Raise DiskDelayedError with what the cluster said last, if it could not make a claim's volume."""
         about = {"regarding.kind": "PersistentVolumeClaim", "regarding.name": disk_id, "type": "Warning"}
         query = {"fieldSelector": ",".join(f"{field}={value}" for field, value in about.items())}
         path = f"/apis/events.k8s.io/v1/namespaces/{self._rules.namespace}/{_EVENTS}"
         with explained("list", _EVENTS, self._rules.namespace):
             found = await self._transport.request("GET", path, query=query)
-        notes = [str(event.get("note")) for event in map(as_mapping, as_list(found.get("items")))]
-        if notes:
+        failures = sorted(map(as_mapping, as_list(found.get("items"))), key=_said_at)
+        if failures:
+            note = str(failures[-1].get("note"))
             raise DiskDelayedError(
-                f"The cluster could not make its volume yet: {notes[-1][:_MOST_WORDS]}. Delete this disk, or ask an"
+                f"The cluster could not make its volume yet: {note[:_MOST_WORDS]}. Delete this disk, or ask an"
                 f" administrator, who finds more at the claim {disk_id}."
             )
 
@@ -203,3 +204,9 @@ def _asked_bytes(claim: Mapping[str, Any], usual: int) -> int:
     with suppress(ValueError):
         return min(usual, int(read_quantity(requests.get("storage"))))
     return usual
+
+
+def _said_at(event: Mapping[str, Any]) -> str:
+    """When an event was last said, in UTC; its programs write one of these times."""
+    repeated = as_mapping(event.get("series")).get("lastObservedTime")
+    return str(repeated or event.get("deprecatedLastTimestamp") or event.get("eventTime") or "")

@@ -74,15 +74,20 @@ async def let_claims_grow(client: ApiClient, api_server: ApiServer) -> None:
         await client.try_call("POST", classes, shared)
 
 
+async def bind(client: ApiClient, namespace: str, disk: str) -> None:
+    """Give a claim a volume of its first size."""
+    path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{disk}"
+    await client.call("PATCH", path, {"spec": {"volumeName": "pv-1"}}, content_type=MERGE)
+    bound = {"phase": "Bound", "capacity": {"storage": str(GIB)}}
+    await client.call("PATCH", f"{path}/status", {"status": bound}, content_type=MERGE)
+
+
 async def test_a_disk_that_has_a_volume_becomes_larger_where_its_class_allows_that(
     claims: DiskClaims, client: ApiClient, namespace: str, api_server: ApiServer
 ) -> None:
     await let_claims_grow(client, api_server)
     await claims.make(DISK, GIB)
-    path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{DISK}"
-    await client.call("PATCH", path, {"spec": {"volumeName": "pv-1"}}, content_type=MERGE)
-    bound = {"phase": "Bound", "capacity": {"storage": str(GIB)}}
-    await client.call("PATCH", f"{path}/status", {"status": bound}, content_type=MERGE)
+    await bind(client, namespace, DISK)
     await claims.make(DISK, 2 * GIB)
     assert (await claim(client, namespace))["spec"]["resources"]["requests"]["storage"] in ("2Gi", str(2 * GIB))
 
@@ -202,9 +207,7 @@ async def test_a_clone_that_became_larger_before_it_had_its_volume_has_the_size_
     copy = DiskCopy(DISK, GIB, "the disk new", is_still=False, clone_id=CLONE)
     assert await claims.copy(copy) is None
     path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{CLONE}"
-    await client.call("PATCH", path, {"spec": {"volumeName": "pv-1"}}, content_type=MERGE)
-    bound = {"phase": "Bound", "capacity": {"storage": str(GIB)}}
-    await client.call("PATCH", f"{path}/status", {"status": bound}, content_type=MERGE)
+    await bind(client, namespace, CLONE)
     assert await claims.copy(replace(copy, size_bytes=2 * GIB)) == GIB
     await claims.make(CLONE, 2 * GIB)
     made = await client.call("GET", path)
@@ -215,11 +218,16 @@ async def test_a_clone_says_why_its_volume_is_not_made(claims: DiskClaims, clien
     copy = DiskCopy(DISK, GIB, "the disk new", is_still=False, clone_id=CLONE)
     assert await claims.copy(copy) is None
     kind = "PersistentVolumeClaim"
-    for name, note in ((CLONE, "failed to provision volume: the array can't clone"), ("disk-0ther", "of another one")):
+    said = (
+        (CLONE, 5, "failed to provision volume: the array can't clone"),
+        (CLONE, 4, "an older one, whose name comes later"),
+        ("disk-0ther", 6, "of another one"),
+    )
+    for name, hour, note in said:
         about = {"apiVersion": "v1", "kind": kind, "namespace": namespace, "name": name}
         event = {
-            "metadata": {"name": f"{name}.1"}, "reason": "ProvisioningFailed", "type": "Warning", "note": note,
-            "action": "Provision", "regarding": about, "eventTime": "2026-11-28T06:00:00.000000Z",
+            "metadata": {"name": f"{name}.{9 - hour}"}, "reason": "ProvisioningFailed", "type": "Warning", "note": note,
+            "action": "Provision", "regarding": about, "eventTime": f"2026-11-28T0{hour}:00:00.000000Z",
             "reportingController": "test.example/none", "reportingInstance": "one",
         }  # fmt: skip
         await client.call("POST", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", event)
@@ -272,10 +280,7 @@ async def test_a_disk_that_is_there_becomes_larger_though_no_more_disks_may_be_m
 ) -> None:
     await let_claims_grow(client, api_server)
     await claims.make(DISK, GIB)
-    path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{DISK}"
-    await client.call("PATCH", path, {"spec": {"volumeName": "pv-1"}}, content_type=MERGE)
-    bound = {"phase": "Bound", "capacity": {"storage": str(GIB)}}
-    await client.call("PATCH", f"{path}/status", {"status": bound}, content_type=MERGE)
+    await bind(client, namespace, DISK)
     words = f'persistentvolumeclaims "{DISK}" is forbidden: exceeded quota: persistentvolumeclaims=1'
     await refusing(transport, namespace, POST=ApiServerForbidsError(403, "Forbidden", words)).make(DISK, 2 * GIB)
     assert (await claim(client, namespace))["spec"]["resources"]["requests"]["storage"] in ("2Gi", str(2 * GIB))
