@@ -1,5 +1,6 @@
 /* A library in NVML's place, for two GPUs: the test sets what each of them answers. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@ int missing[GPUS];        /* the error of each optional value */
 volatile int hangs[GPUS]; /* calls for this GPU do not return meanwhile */
 volatile int driver_hangs;
 int xids[GPUS];           /* the Xid errors that were not read yet */
+int later_xids[GPUS];     /* those that come after them */
 int xid_instances[GPUS] = {-1, -1}; /* the GPU instances that they name; -1: none */
 int mig_mode[GPUS];
 int instance_lost[PLACES]; /* the error of each call for this instance of any GPU */
@@ -189,25 +191,26 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned int *number, 
     return SUCCESS;
 }
 
-int nvmlEventSetCreate(void **events) { *events = NULL; return SUCCESS; }
-int nvmlEventSetFree(void *events) { (void)events; return SUCCESS; }
-
-static void *registered;
+/* A set of events is which GPUs it watches, as bits: none gets the errors of another set's GPU. */
+int nvmlEventSetCreate(void **events) { *events = calloc(1, sizeof(unsigned int)); return SUCCESS; }
+int nvmlEventSetFree(void *events) { free(events); return SUCCESS; }
 
 int nvmlDeviceRegisterEvents(void *device, unsigned long long types, void *events) {
-    (void)types; (void)events;
-    registered = device;
-    return optional(device);
+    (void)types;
+    int error = optional(device);
+    if (!error) *(unsigned int *)events |= 1u << of(device);
+    return error;
 }
 
 int nvmlEventSetWait_v2(void *events, Event *event, unsigned int milliseconds) {
-    (void)events; (void)milliseconds;
-    for (int gpu = 0; gpu < GPUS; gpu++)
-        if (xids[gpu]) {
-            event->data = xids[gpu];
-            event->instance = xid_instances[gpu];
-            xids[gpu] = 0;
-            return SUCCESS;
-        }
+    (void)milliseconds;
+    for (int gpu = 0; gpu < GPUS; gpu++) {
+        int *xid = xids[gpu] ? &xids[gpu] : &later_xids[gpu];
+        if (!*xid || !(*(unsigned int *)events & 1u << gpu)) continue;
+        event->data = *xid;
+        event->instance = xid_instances[gpu];
+        *xid = 0;
+        return SUCCESS;
+    }
     return TIMEOUT;
 }

@@ -120,7 +120,6 @@ async def test_without_a_driver_there_are_no_samples(driver: Driver, monkeypatch
 
 async def test_the_last_xid_since_the_look_before(driver: Driver) -> None:
     sampler = NvmlSampler(PATIENT_S)
-    driver.set("count", 1)
 
     async def xid() -> Any:
         return (await look(sampler))["GPU-test-0"].xid
@@ -143,10 +142,9 @@ async def test_a_fault_of_the_gpu_goes_before_that_of_a_program(
     driver: Driver, reported: tuple[int, int], kept: int
 ) -> None:
     sampler = NvmlSampler(PATIENT_S)
-    driver.set("count", 1)
     await look(sampler)
     driver.put("xids", 0, reported[0])
-    driver.put("xids", 1, reported[1])
+    driver.put("later_xids", 0, reported[1])
     assert (await look(sampler))["GPU-test-0"].xid == kept
 
 
