@@ -152,17 +152,23 @@ HAVING sum(held) > 0;
 
 -- name: settled_usage
 -- Pending reservations whose usage can only change by a correction. They are locked, so corrections wait (see
--- reopen_usage). `hours`: the GPU-hours of their usage.
+-- reopen_usage). `hours`: the GPU-hours of their usage. OFFSET 0 keeps the subqueries lookups by key, also where many
+-- reservations are pending.
 SELECT p.reservation_id AS id,
        (SELECT coalesce(sum(1 + extract(epoch FROM upper(a.during) - lower(a.during)) / 3600), 0)
         FROM allocations a
         WHERE a.reservation_id = p.reservation_id AND a.released_at IS NOT NULL AND a.booking_id IS NULL AND NOT a.planned
        ) AS hours
-FROM usage_pending p JOIN reservations r ON r.id = p.reservation_id
-WHERE r.finished_at <= CAST(:before AS timestamptz)
-  AND NOT EXISTS (SELECT FROM allocations a WHERE a.reservation_id = r.id AND a.released_at IS NULL)
-  AND NOT EXISTS (SELECT FROM allocations n WHERE n.booking_id = r.id AND n.released_at IS NULL)
-  AND NOT EXISTS (SELECT FROM reservations j WHERE j.booking_id = r.id AND j.status IN ('queued', 'starting', 'running', 'ending'))
+FROM usage_pending p
+WHERE EXISTS (
+    SELECT FROM reservations r
+    WHERE r.id = p.reservation_id AND r.finished_at <= CAST(:before AS timestamptz) OFFSET 0)
+  AND NOT EXISTS (
+    SELECT FROM allocations a WHERE a.reservation_id = p.reservation_id AND a.released_at IS NULL OFFSET 0)
+  AND NOT EXISTS (SELECT FROM allocations n WHERE n.booking_id = p.reservation_id AND n.released_at IS NULL OFFSET 0)
+  AND NOT EXISTS (
+    SELECT FROM reservations j
+    WHERE j.booking_id = p.reservation_id AND j.status IN ('queued', 'starting', 'running', 'ending') OFFSET 0)
 ORDER BY p.reservation_id LIMIT :limit FOR UPDATE OF p SKIP LOCKED;
 
 -- name: sum_up_usage
