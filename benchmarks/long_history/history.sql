@@ -23,7 +23,7 @@ WITH named AS (
 )
 INSERT INTO gpus (node_id, index, gpu_type, updated_at)
 SELECT id, i, CASE id % 4 WHEN 0 THEN 'a100' ELSE 'h100' END, CAST(:now AS timestamptz)
-FROM named, generate_series(0, 7) i;
+FROM named, generate_series(0, 7) i ORDER BY id, i;
 
 -- name: present_running
 -- Jobs that run now, one on each of the first GPUs.

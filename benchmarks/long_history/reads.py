@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from benchmarks.long_history.lists import Values, what_people_list
+from reservation_core.adapters.postgres.bookings.bookings import EVERY_STATUS
 from reservation_core.domain.planning.run_times import OWN_ENDS
 
 BY_KEY = frozenset(
@@ -332,7 +333,13 @@ def _simulations(now: datetime) -> dict[str, list[Values]]:
             for days in (1, 90)
         ],
         "bookings_to_simulate": [
-            {"user_id": user, "since": now - timedelta(days=days), "longest": timedelta(days=90), "scanned": 801}
+            {
+                "user_id": user,
+                "since": now - timedelta(days=days),
+                "longest": timedelta(days=90),
+                "scanned": 801,
+                "every_status": EVERY_STATUS,
+            }
             for user in (None, 2)
             for days in (1, 90)
         ],

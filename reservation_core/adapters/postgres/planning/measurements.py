@@ -6,7 +6,7 @@ from reservation_core.adapters.postgres.rows import preemption_terms
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.bookings.nouns import LONGEST_BOOKING, Span, Wanted
 from reservation_core.domain.jobs.promises import SLACK
-from reservation_core.domain.model import FINAL_STATUSES, JobStatus, ReservationKind
+from reservation_core.domain.model import FINAL_STATUSES, BookingStatus, JobStatus, ReservationKind
 from reservation_core.ports.planning.measurements import (
     CalendarCount,
     FinishedJob,
@@ -83,8 +83,9 @@ class Measurements(StatementRunner):
 
         They are one user's, or with None everybody's.
         """
+        statuses = [status.value for status in BookingStatus]
         values = {"user_id": user_id, "since": since, "longest": LONGEST_BOOKING, "scanned": limit}
-        rows = await self._run("bookings_to_simulate", **values)
+        rows = await self._run("bookings_to_simulate", every_status=statuses, **values)
         return [
             PastBooking(
                 row.id,

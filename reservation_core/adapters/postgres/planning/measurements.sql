@@ -76,16 +76,19 @@ ORDER BY seq DESC;
 -- name: bookings_to_simulate
 -- The bookings that begin last, everybody's or one user's, of those that had GPUs since a time. One from the waitlist has
 -- them since its rows were written, others since they were made; one that was cancelled before its start has no rows any
--- more. So many bookings are looked at and no more; of the two parts one is executed.
+-- more. So many bookings are looked at and no more, of one user so many of each status, which is how an index has them;
+-- of the two parts one is executed.
 WITH newest AS MATERIALIZED (
     (SELECT id, starts_at, ends_at, node_id, waits_until FROM bookings
      WHERE CAST(:user_id AS bigint) IS NULL
        AND starts_at > CAST(:since AS timestamptz) - CAST(:longest AS interval)
      ORDER BY starts_at DESC LIMIT :scanned)
     UNION ALL
-    (SELECT id, starts_at, ends_at, node_id, waits_until FROM bookings
-     WHERE user_id = CAST(:user_id AS bigint)
-       AND starts_at > CAST(:since AS timestamptz) - CAST(:longest AS interval)
+    (SELECT b.* FROM unnest(CAST(:every_status AS text[])) AS s (status) CROSS JOIN LATERAL (
+         SELECT id, starts_at, ends_at, node_id, waits_until FROM bookings
+         WHERE CAST(:user_id AS bigint) IS NOT NULL AND user_id = CAST(:user_id AS bigint) AND status = s.status
+           AND starts_at > CAST(:since AS timestamptz) - CAST(:longest AS interval)
+         ORDER BY starts_at DESC LIMIT :scanned) b
      ORDER BY starts_at DESC LIMIT :scanned)
 ), placed AS (
     SELECT r.id, r.user_id, r.project, r.gpus, r.nodes, r.gpu_type, n.name AS node, b.starts_at, b.ends_at,
