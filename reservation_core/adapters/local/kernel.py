@@ -8,7 +8,10 @@ import os
 import sys
 
 PR_SET_PDEATHSIG = 1
+PR_CAPBSET_DROP = 24
 PR_SET_CHILD_SUBREAPER = 36
+CAP_SYS_RESOURCE = 24
+_CAPABILITIES_3 = 0x20080522
 ON_LINUX = sys.platform.startswith("linux")
 
 
@@ -35,6 +38,18 @@ def prctl(option: int, value: int) -> bool:
     if not ON_LINUX:
         return False
     return bool(ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0)
+
+
+def drop_capability(number: int) -> None:
+    """Take a capability (of the first 32) from this process and from all that it starts, also as root."""
+    if not ON_LINUX:
+        return
+    kernel, header, sets = ctypes.CDLL(None), (ctypes.c_uint32 * 2)(_CAPABILITIES_3, 0), (ctypes.c_uint32 * 6)()
+    prctl(PR_CAPBSET_DROP, number)
+    if kernel.capget(header, sets) == 0:
+        for index in range(3):  # effective, permitted, inheritable
+            sets[index] &= ~(1 << number)
+        kernel.capset(header, sets)
 
 
 def signal_process(pid: int, number: int) -> None:

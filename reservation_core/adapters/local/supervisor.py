@@ -40,7 +40,14 @@ sys.path.append(os.path.abspath(__file__ + "/../../../.."))  # `-I -S` leaves th
 
 from reservation_core.adapters.boot_time import seconds_since_boot
 from reservation_core.adapters.local.bounded_log import BoundedLog
-from reservation_core.adapters.local.kernel import PR_SET_CHILD_SUBREAPER, boot_id, exit_code_of, prctl
+from reservation_core.adapters.local.kernel import (
+    CAP_SYS_RESOURCE,
+    PR_SET_CHILD_SUBREAPER,
+    boot_id,
+    drop_capability,
+    exit_code_of,
+    prctl,
+)
 from reservation_core.adapters.local.output_times import OutputTimes
 from reservation_core.adapters.local.pod_files import (
     as_json,
@@ -214,6 +221,7 @@ def main() -> None:
             enter_cgroup(cgroup)
     if open_files:
         resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    drop_capability(CAP_SYS_RESOURCE)  # who has it passes quotas of disks, and takes what file systems keep for root
     read, write = os.pipe()
     if os.fork() == 0:
         os.close(read)
