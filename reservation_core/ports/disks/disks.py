@@ -124,8 +124,8 @@ class DiskStore(Protocol):
     async def remove_snapshot(self, snapshot_id: str) -> None:
         """Remove a snapshot, or what was begun of it; one that is not there is no error."""
 
-    async def used_bytes(self, disk_id: str) -> int | None:
-        """How much is on a disk; None where that is not known."""
+    async def measure(self, disk_id: str, size_bytes: int) -> int | None:
+        """How much is on a disk; None where that is not known. A store that can keeps it to its size from then on."""
 
     async def close(self) -> None:
         """Let go of connections."""

@@ -129,10 +129,10 @@ async def measure_disks(uow_factory: UnitOfWorkFactory, store: DiskStore, clock:
         await uow.disks.end_uses(clock.now(), _BATCH)
         due = await uow.disks.to_measure(clock.now() - rules.measured_every, _BATCH)
     errors: list[Exception] = []
-    for disk_id in due:
+    for disk_id, size_bytes in due:
         begun, used = clock.now(), None
         try:
-            used = await store.used_bytes(disk_id)
+            used = await store.measure(disk_id, size_bytes)
         except Exception as error:  # noqa: BLE001 -- raised once the others are measured
             errors.append(error)
         async with uow_factory(one_statement=True) as uow:

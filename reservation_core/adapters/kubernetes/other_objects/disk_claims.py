@@ -79,7 +79,7 @@ class DiskClaims:
         with explained("delete", _SNAPSHOTS, self._rules.namespace), suppress(ObjectNotFoundError):
             await self._transport.request("DELETE", f"{self._snapshots}/{snapshot_id}")
 
-    async def used_bytes(self, disk_id: str) -> int | None:  # noqa: ARG002 -- as other stores have it
+    async def measure(self, disk_id: str, size_bytes: int) -> int | None:  # noqa: ARG002 -- as other stores have it
         """Not known, and not needed: a volume takes no more than its size."""
         return None
 

@@ -1,7 +1,8 @@
 """Disks of the local cluster: a folder each, `disks/<id>` below the home, which pods reach by links.
 
-A folder has no quota: how much is on it is measured, and a job that would write to a disk with too much on it is
-refused. A snapshot is a folder beside them, `disks/<its id>`. A copy has another name until it is complete.
+The file system bounds a folder where it can (`disk_quotas`). Elsewhere how much is on it is measured, and a job that
+would write to a disk with too much on it is refused. A snapshot is a folder beside them, `disks/<its id>`. A copy has
+another name until it is complete.
 """
 
 import asyncio
@@ -17,6 +18,9 @@ from pathlib import Path
 from threading import Event
 from typing import ParamSpec, TypeVar
 
+import structlog
+
+from reservation_core.adapters.local.disks.disk_quotas import bound, lift, used_by, why_unbounded
 from reservation_core.adapters.local.disks.tree_copies import TreeCopy, TreeRefusedError
 from reservation_core.domain.disks.disk_uses import DiskUse
 from reservation_core.domain.model import Reason, ReasonCode
@@ -26,6 +30,7 @@ from reservation_core.ports.disks.disks import DiskCopy, DiskRefusedError
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_log = structlog.get_logger(__name__)
 _FOLDER = "disks"
 _PART = ".part-"
 _LOCK = ".copying"
@@ -42,6 +47,7 @@ class DiskFolders:
 
     def __init__(self, home: Path) -> None:
         self._folder = home.absolute() / _FOLDER
+        self._said: str | None = None
 
     async def make(self, disk_id: str, size_bytes: int) -> None:
         """Make the folder of a disk. Raises DiskRefusedError where the file system lacks so much room."""
@@ -63,9 +69,9 @@ class DiskFolders:
         """Remove the folder of a snapshot."""
         await self.remove(snapshot_id)
 
-    async def used_bytes(self, disk_id: str) -> int | None:
-        """How much the files of a disk take; None where the folder is missing."""
-        return await _in_thread(self._used_bytes, disk_id)
+    async def measure(self, disk_id: str, size_bytes: int) -> int | None:
+        """How much the files of a disk take; None where the folder is missing. Bounds a folder that is not yet."""
+        return await _in_thread(self._measure, disk_id, size_bytes)
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -78,7 +84,25 @@ class DiskFolders:
                 f"The server's file system has {free / _GIB:.1f} GiB left for disks, less than the disk is to have."
                 " Delete it and create a smaller one, or ask an administrator for room."
             )
-        (self._folder / disk_id).mkdir(mode=0o700, exist_ok=True)
+        folder = self._folder / disk_id
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if self._is_bounding():
+            bound(folder, size_bytes)
+
+    def _measure(self, disk_id: str, size_bytes: int) -> int | None:
+        folder = self._folder / disk_id
+        # It is older than the file system's quotas, or came from another file system.
+        if folder.exists() and self._is_bounding() and used_by(folder) is None:
+            bound(folder, size_bytes)
+        return self._used_bytes(disk_id)
+
+    def _is_bounding(self) -> bool:
+        """Whether the file system bounds folders, as of now: it may be mounted anew. What hinders that is said."""
+        why_not = why_unbounded(self._folder)
+        if why_not is not None and why_not != self._said:
+            _log.warning("the sizes of disks are measured, and not kept", why=why_not)
+        self._said = why_not
+        return why_not is None
 
     def _remove(self, disk_id: str) -> None:
         part = self._part(disk_id)
@@ -87,13 +111,18 @@ class DiskFolders:
                 if not is_ours:
                     raise DiskRefusedError("It is still being copied, and is removed afterwards.")
                 _remove_tree(part)
-        _remove_tree(self._folder / disk_id)
+        folder = self._folder / disk_id
+        if folder.exists() and self._is_bounding():
+            lift(folder)
+        _remove_tree(folder)
 
     def _copy(self, copy: DiskCopy, stop: Event) -> bool:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._copying() as is_ours:
             if is_ours:
                 self._copy_alone(copy, stop)
+                if copy.clone_id is not None and self._is_bounding():
+                    bound(self._folder / copy.clone_id, copy.size_bytes)
             return is_ours
 
     def _copy_alone(self, copy: DiskCopy, stop: Event) -> None:
@@ -155,7 +184,10 @@ class DiskFolders:
 
     def _used_bytes(self, disk_id: str) -> int | None:
         folder = self._folder / disk_id
-        return _size(folder) if folder.exists() else None
+        if not folder.exists():
+            return None
+        used = used_by(folder) if self._is_bounding() else None
+        return _size(folder) if used is None else used
 
 
 def link_disks(home: Path, links: Path, uses: Collection[DiskUse]) -> None:

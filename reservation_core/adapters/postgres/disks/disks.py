@@ -106,10 +106,10 @@ class Disks(StatementRunner):
         """Remove the row of a disk that the cluster has removed; returns its owner's name, None where there is none."""
         return (await self._run("remove_disk", id=disk_id)).scalar_one_or_none()
 
-    async def to_measure(self, measured_before: datetime, limit: int) -> list[str]:
-        """Disks on which there may be more or less than when they were measured."""
+    async def to_measure(self, measured_before: datetime, limit: int) -> list[tuple[str, int]]:
+        """Disks on which there may be more or less than when they were measured, and the sizes that they were given."""
         rows = await self._run("disks_to_measure", measured_before=measured_before, limit=limit)
-        return [row.id for row in rows]
+        return [(row.id, row.made_bytes) for row in rows]
 
     async def note_use(self, disk_id: str, used_bytes: int | None, now: datetime) -> None:
         """Note how much is on a disk."""

@@ -126,7 +126,7 @@ DELETE FROM disks d USING users u WHERE d.id = :id AND d.removing AND u.id = d.u
 
 -- name: disks_to_measure
 -- Disks that are made and were not measured since a job gave them back, or are used and were not measured for a while.
-SELECT d.id FROM disks d
+SELECT d.id, d.made_bytes FROM disks d
 WHERE d.made_bytes IS NOT NULL AND d.deleted_at IS NULL
   AND (d.measured_at IS NULL OR d.given_back_at >= d.measured_at
        OR (d.measured_at < :measured_before AND EXISTS (SELECT FROM disk_uses u WHERE u.disk_id = d.id AND NOT u.read_only)))

@@ -71,23 +71,23 @@ def as_a_job(folder: Path) -> None:
 async def test_what_a_job_has_made_read_only_is_measured_and_removed(disks: DiskFolders, home: Path) -> None:
     folder = home / "disks" / DISK
     as_a_job(folder)
-    used = await disks.used_bytes(DISK)
+    used = await disks.measure(DISK, MIB)
     assert used is not None
     assert used < 2 * MIB
     await disks.remove(DISK)
     assert not folder.exists()
     assert (home / "outside" / "file").read_text() == "not the disk's"
     await disks.remove(DISK)
-    assert await disks.used_bytes(DISK) is None
+    assert await disks.measure(DISK, MIB) is None
 
 
 async def test_files_that_can_not_be_looked_at_do_not_count(disks: DiskFolders, home: Path) -> None:
     closed = home / "disks" / DISK / "closed"
     closed.mkdir()
-    without = await disks.used_bytes(DISK)
+    without = await disks.measure(DISK, MIB)
     (closed / "file").write_bytes(b"x" * MIB)
     closed.chmod(0)
-    assert await disks.used_bytes(DISK) == without
+    assert await disks.measure(DISK, MIB) == without
 
 
 async def test_folders_count_as_files_do(disks: DiskFolders, home: Path) -> None:
@@ -96,7 +96,7 @@ async def test_folders_count_as_files_do(disks: DiskFolders, home: Path) -> None
     for number in range(100):
         (folder / str(number)).mkdir()
     blocks = sum((folder / str(number)).stat().st_blocks for number in range(100))
-    assert await disks.used_bytes(DISK) == blocks * 512
+    assert await disks.measure(DISK, MIB) == blocks * 512
 
 
 def in_each_other(folder: Path, name: str, folders: int) -> int:
@@ -124,7 +124,7 @@ async def test_folders_of_any_depth_are_measured_and_removed(disks: DiskFolders,
     last = in_each_other(home / "disks" / DISK, "d", sys.getrecursionlimit() + 100)
     os.fchmod(last, 0o500)
     os.close(last)
-    assert await disks.used_bytes(DISK) is not None
+    assert await disks.measure(DISK, MIB) is not None
     with pytest.raises(DiskRefusedError, match=f"More than {MOST_DEPTH} folders"):
         await disks.copy(TAKEN)
     await disks.remove(DISK)
@@ -252,7 +252,7 @@ async def test_what_can_not_be_copied_leaves_nothing(disks: DiskFolders, home: P
 async def test_disks_leave_the_server_some_room(disks: DiskFolders, home: Path, total: int, reserve: int) -> None:
     """The database and jobs of others have the same file system."""
     (home / "disks" / DISK / "file").write_bytes(b"x" * MIB)
-    used = await disks.used_bytes(DISK)
+    used = await disks.measure(DISK, MIB)
     assert used is not None
     free = [reserve + used - 1, reserve + used]
 

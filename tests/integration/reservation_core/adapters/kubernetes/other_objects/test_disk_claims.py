@@ -50,7 +50,7 @@ async def test_a_disk_is_one_claim_however_often_it_is_made(
     assert made["spec"]["accessModes"] == ["ReadWriteMany"]
     assert made["spec"]["storageClassName"] == "shared"
     assert made["spec"]["resources"]["requests"]["storage"] in ("3Gi", str(3 * GIB))
-    assert await claims.used_bytes(DISK) is None
+    assert await claims.measure(DISK, GIB) is None
 
 
 async def test_a_removed_disk_is_gone_with_its_last_pod_and_may_be_removed_again(
