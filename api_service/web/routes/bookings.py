@@ -250,8 +250,12 @@ async def _jobs(visit: Visit, booking: BookingOut) -> list[tuple[str, Job | None
         async with bound:
             return await _job(visit, job_id)
 
-    shown = await asyncio.gather(*map(looked_at, ids[:_SHOWN_JOBS]))
-    return list(zip_longest(ids, shown))
+    try:
+        async with asyncio.TaskGroup() as group:
+            shown = [group.create_task(looked_at(job_id)) for job_id in ids[:_SHOWN_JOBS]]
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from failed
+    return list(zip_longest(ids, [task.result() for task in shown]))
 
 
 def _followed(jobs: list[tuple[str, Job | None]]) -> list[str]:
