@@ -55,7 +55,7 @@ def _jobs() -> dict[str, list[Values]]:
     every = [{"before_seq": seq, "statuses": statuses, "limit": 101} for statuses in each for seq in (last, 50_000_000)]
     return {
         "view_reservation": [{"id": "job-h000000004", "user_id": user} for user in (None, 1, 2)],
-        "jobs_around": [{"id": "job-h000000004", "user_id": user, "limit": 1001} for user in (None, 2)],
+        "jobs_around": [{"id": "job-h000000004", "user_id": user, "limit": 1002} for user in (None, 2)],
         "view_shared": [
             {"user_id": 3, "owner_id": owner, "statuses": statuses, "before_at": _END_OF_TIME,
              "before_id": "", "scanned": SHARES_LOOKED_AT, "limit": 101}

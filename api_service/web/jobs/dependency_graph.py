@@ -17,8 +17,8 @@ from reservation_core.usecases.jobs.visible_jobs import visible_user
 MOST_JOBS = 60
 """Jobs in a drawing."""
 _MOST_LINKS = 20_000
-_COUNTED = 1001
-"""Jobs on each side that are counted, with the job itself."""
+_COUNTED = 1000
+"""Jobs on each side that are counted."""
 _NAMED = 10
 
 
@@ -68,7 +68,7 @@ async def read_graph(visit: Visit, job: Job) -> DependencyGraph | None:
     user_id = visible_user(visit.principal)
 
     async def read(uow: UnitOfWork) -> DependencyGraph | None:
-        around = await uow.dependencies.around(job.id, user_id, _COUNTED)
+        around, is_cut = await uow.dependencies.around(job.id, user_id, _COUNTED)
         links = await uow.dependencies.among(around, job.id, _MOST_LINKS)
         if not links:
             return None
@@ -78,18 +78,20 @@ async def read_graph(visit: Visit, job: Job) -> DependencyGraph | None:
         jobs = await uow.dependencies.linked(chosen)
         if len(jobs) < len(chosen):
             return None  # one was removed meanwhile, long after its end
-        return _draw(job.id, jobs, links, len(around))
+        return _draw(job.id, jobs, links, len(around), is_cut=is_cut)
 
     return await visit.services.reads(read)
 
 
-def _draw(job_id: str, jobs: dict[str, LinkedJob], links: Sequence[DependencyLink], count: int) -> DependencyGraph:
+def _draw(
+    job_id: str, jobs: dict[str, LinkedJob], links: Sequence[DependencyLink], count: int, *, is_cut: bool
+) -> DependencyGraph:
     layout = lay_out(layers_around(job_id, [(link.needed, link.waiting) for link in links]), links)
     drawn = [
         GraphJob(jobs[drawn_id], x, y, _waits([link for link in links if link.waiting == drawn_id], jobs))
         for drawn_id, (x, y) in layout.places.items()
     ]
-    return DependencyGraph(layout, drawn, count - len(drawn), count >= _COUNTED)
+    return DependencyGraph(layout, drawn, count - len(drawn), is_cut)
 
 
 def _waits(links: Sequence[DependencyLink], jobs: dict[str, LinkedJob]) -> str:

@@ -63,12 +63,15 @@ class Dependencies(StatementRunner):
         """Take the news of these jobs, and count it. Lock the jobs before, and read what they wait for afterwards."""
         return (await self._run("take_news", ids=list(ids))).rowcount
 
-    async def around(self, job_id: str, user_id: int | None, limit: int) -> list[str]:
+    async def around(self, job_id: str, user_id: int | None, limit: int) -> tuple[Collection[str], bool]:
         """What a job waits for, directly or not, and what waits for it: at most `limit` in each direction, and the job.
 
-        Jobs that this user (None: an administrator) does not see are left out.
+        Also whether there are more. Jobs that this user (None: an administrator) does not see are left out.
         """
-        return [row.id for row in await self._run("jobs_around", id=job_id, user_id=user_id, limit=limit)]
+        read = limit + 2  # the job itself, and one that shows that there are more
+        rows = (await self._run("jobs_around", id=job_id, user_id=user_id, limit=read)).all()
+        before = sum(row.is_before for row in rows)
+        return {row.id for row in rows}, read in (before, len(rows) - before)
 
     async def among(self, ids: Collection[str], first: str, limit: int) -> list[DependencyLink]:
         """Which of these jobs wait for which of them, at most `limit`: those of the job `first` come first."""

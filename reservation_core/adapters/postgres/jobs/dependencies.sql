@@ -86,7 +86,7 @@ WITH RECURSIVE before (id) AS (
     WHERE CAST(:user_id AS bigint) IS NULL OR j.user_id = CAST(:user_id AS bigint)
        OR EXISTS (SELECT FROM job_shares s WHERE s.reservation_id = j.id AND s.user_id = CAST(:user_id AS bigint))
 )
-(SELECT id FROM before LIMIT :limit) UNION (SELECT id FROM behind LIMIT :limit);
+(SELECT id, true AS is_before FROM before LIMIT :limit) UNION ALL (SELECT id, false FROM behind LIMIT :limit);
 
 -- name: dependencies_among
 -- Which of these jobs wait for which of them, one job's first.

@@ -127,3 +127,16 @@ async def test_what_a_job_waits_for_is_drawn_however_many_lines_there_are(
     last = await submitted(alice, after=needs(*second))
     for job in (last, *first):
         assert {job, *second} <= set(_JOB.findall(await drawn(await browsing("alice"), job)))
+
+
+async def test_what_was_counted_is_not_said_to_be_the_least(
+    browsing: SignedIn, alice: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dependency_graph, "MOST_JOBS", 3)
+    chain = [await submitted(alice)]
+    for _ in range(6):
+        chain.append(await submitted(alice, after=needs(chain[-1])))
+    browser = await browsing("alice")
+    monkeypatch.setattr(dependency_graph, "_COUNTED", 4)
+    assert "And 4 more. Open" in words(await drawn(browser, chain[3]))
+    assert "And at least 3 more. Open" in words(await drawn(browser, chain[0]))
