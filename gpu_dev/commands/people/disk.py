@@ -41,6 +41,7 @@ _COLUMNS = (
     Column[DiskOut]("JOBS", _jobs),
     Column[DiskOut]("CREATED", lambda disk: local_time(disk.created_at)),
     Column[DiskOut]("KEPT UNTIL", lambda disk: local_time(disk.kept_until)),
+    Column[DiskOut]("PROBLEM", lambda disk: disk.problem or ""),
 )
 _DISK: View[DiskOut] = View(
     name=lambda disk: disk.name, columns=_COLUMNS, empty="No disks. Create one: gpu-dev disk create NAME --size 100Gi"
@@ -49,10 +50,10 @@ _DELETED = replace(_DISK, empty="No deleted disk can be restored.")
 _DETAILS: View[DiskOut] = View(
     name=lambda disk: disk.name,
     columns=(
-        *(column for column in _COLUMNS if column.title != "SNAPSHOTS"),
+        *(column for column in _COLUMNS[:-1] if column.title != "SNAPSHOTS"),
         Column[DiskOut]("SNAPSHOTS", lambda disk: ", ".join(map(_snapshot, disk.snapshots))),
         Column[DiskOut]("MEASURED", lambda disk: local_time(disk.measured_at)),
-        Column[DiskOut]("PROBLEM", lambda disk: disk.problem or ""),
+        _COLUMNS[-1],
     ),
 )
 
