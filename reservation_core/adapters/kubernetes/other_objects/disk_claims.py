@@ -124,7 +124,8 @@ class DiskClaims:
             made = await self._created(self._path, body, copy.target_id)
         except ApiServerError as error:
             raise self._refusal(error, "create", copy.target_id) from error
-        if as_mapping(as_mapping(made.get("spec")).get("dataSource")).get("name") != source["name"]:
+        is_empty = as_mapping(as_mapping(made.get("spec")).get("dataSource")).get("name") != source["name"]
+        if is_empty and copy.deleted_at is None:  # a deleted one may have what a job wrote to it
             raise DiskRefusedError("The cluster has made it empty. Delete this disk, and clone the other one again.")
         match as_mapping(made.get("status")).get("phase"):
             case "Bound":

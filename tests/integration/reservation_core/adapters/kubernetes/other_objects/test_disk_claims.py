@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
@@ -198,6 +199,19 @@ async def test_a_claim_that_was_made_empty_is_no_clone(claims: DiskClaims) -> No
     await claims.make(CLONE, GIB)
     with pytest.raises(DiskRefusedError, match="has made it empty"):
         await claims.copy(DiskCopy(DISK, GIB, "the disk new", is_still=False, clone_id=CLONE))
+
+
+async def test_a_claim_that_was_made_empty_is_kept_if_it_was_deleted_with_a_volume(
+    claims: DiskClaims, client: ApiClient, namespace: str
+) -> None:
+    """What a job wrote to it is there until its time is over, as on other disks."""
+    await claims.make(CLONE, GIB)
+    copy = DiskCopy(DISK, GIB, "the disk new", is_still=False, clone_id=CLONE, deleted_at=datetime.now(UTC))
+    assert await claims.copy(copy) is None  # no job had it
+    await bind(client, namespace, CLONE)
+    assert await claims.copy(copy) == GIB
+    with pytest.raises(DiskRefusedError, match="has made it empty"):
+        await claims.copy(replace(copy, deleted_at=None))
 
 
 async def test_a_clone_that_became_larger_before_it_had_its_volume_has_the_size_it_was_made_with(
