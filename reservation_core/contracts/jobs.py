@@ -198,8 +198,10 @@ class JobSubmit(Wire):
         uses, files = [disk.use for disk in self.disks], [secret.path for secret in self.secrets if secret.path]
         if uses and (fault := fault_of_disks(uses, files)) is not None:
             raise ValueError(fault)
-        if self.array is not None and not all(use.read_only for use in uses):
-            raise ValueError("the elements of an array would write to a disk at once: name it with `read_only`")
+        if self.array is not None and (writing := next((use.name for use in uses if not use.read_only), None)):
+            raise ValueError(
+                f"the elements of an array would write to a disk at once; let them only read it: `{writing}:ro`"
+            )
         return self
 
     @model_validator(mode="after")

@@ -130,7 +130,10 @@ async def change_disk(request: Request, services: Served, caller: Caller, disk: 
     responses=answers(200, "The disk, which is kept for a while.") | problems(403, 404, 409),
 )
 async def delete_disk(services: Served, caller: Caller, disk: Name, user: OfUser = None) -> Response:
-    """Delete a disk that no job has. Its files are kept until `kept_until`, and then removed."""
+    """Delete a disk that no job has. Its files are kept until `kept_until`, and then removed.
+
+    A disk that could not be made is removed at once.
+    """
 
     async def act() -> DiskRecord:
         async with services.runtime.uow() as uow:
@@ -178,7 +181,7 @@ def _shown(services: Services, record: DiskRecord) -> DiskOut:
         measured_at=record.measured_at,
         created_at=record.created_at,
         deleted_at=record.deleted_at,
-        kept_until=kept_until(record.deleted_at, services.settings.disks.kept),
+        kept_until=None if record.is_given_up else kept_until(record.deleted_at, services.settings.disks.kept),
         problem=record.problem,
         jobs=[DiskUseOut(job=use.job, read_only=use.read_only) for use in record.uses],
         snapshots=[shown_snapshot(snapshot) for snapshot in record.snapshots],

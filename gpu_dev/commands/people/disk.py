@@ -137,8 +137,9 @@ def delete(
     with client_for(ctx) as client:
         for name in names:
             disk = client.disks.delete(_checked(name), user)
-            again = f"gpu-dev disk restore {disk.name}{_of(user)}"
-            put(f"{disk.name} is deleted. Until {local_time(disk.kept_until)}: {again}\n")
+            until = local_time(disk.kept_until)  # none for one that could not be made
+            again = f" Until {until}: gpu-dev disk restore {disk.name}{_of(user)}" if until else ""
+            put(f"{disk.name} is deleted.{again}\n")
 
 
 @app.command()

@@ -15,7 +15,7 @@ class JobSecret(Wire):
 
     name: SecretName
     env: Annotated[str, Field(strict=True, min_length=1, max_length=128)] | None = None
-    path: Annotated[str, Field(strict=True, min_length=2, max_length=1024, pattern=r"^/")] | None = None
+    path: Annotated[str, Field(strict=True, max_length=1024, pattern=r"^/")] | None = None
 
     @field_validator("env")
     @classmethod

@@ -16,7 +16,7 @@ class JobDisk(Wire):
     """A disk that a job has at `path`. Without a path it is at /disks/NAME, a disk named `home` at /home/dev."""
 
     name: DiskName
-    path: Annotated[str, Field(strict=True, min_length=2, max_length=1024, pattern=r"^/")] | None = None
+    path: Annotated[str, Field(strict=True, max_length=1024, pattern=r"^/")] | None = None
     read_only: Annotated[bool, Field(strict=True, description="Other jobs may write to the disk meanwhile.")] = False
 
     @property

@@ -8,6 +8,8 @@ import pytest
 from fastapi import FastAPI
 
 from reservation_core.domain.disks.disk_uses import MOST_DISKS, MOST_IN_JOB
+from reservation_core.runtime.wiring import Runtime
+from tests.integration.api_service.bookings.calendars import execute
 from tests.integration.api_service.callers import JOB, submitted
 from tests.integration.api_service.jobs.asks.asked_disks import DISKS, MIB, created
 
@@ -124,6 +126,24 @@ async def test_uses_that_are_wrong_are_refused(alice: httpx.AsyncClient, disks: 
     assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
     assert "disk" in answer.text
     assert (await alice.get("/v1/jobs")).json()["items"] == []
+
+
+async def test_a_disk_that_could_not_be_made_is_not_said_to_be_kept(alice: httpx.AsyncClient, runtime: Runtime) -> None:
+    await created(alice)
+    await execute(runtime, "UPDATE disks SET problem = 'There is no room.'")
+    assert (await alice.delete(f"{DISKS}/data")).json()["kept_until"] is None
+
+
+async def test_the_root_is_no_path(alice: httpx.AsyncClient) -> None:
+    await created(alice)
+    refused = await alice.post("/v1/jobs", json={**JOB, "disks": [{"name": "data", "path": "/"}]})
+    assert "must be an absolute path without" in refused.text
+
+
+async def test_an_array_that_would_write_is_told_how_to_read(alice: httpx.AsyncClient) -> None:
+    await created(alice)
+    refused = await alice.post("/v1/jobs", json={**JOB, "array": {"size": 2}, "disks": [{"name": "data"}]})
+    assert "let them only read it: `data:ro`" in refused.text
 
 
 async def test_administrators_manage_disks_of_a_disabled_user(
