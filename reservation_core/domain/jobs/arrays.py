@@ -14,6 +14,7 @@ from reservation_core.domain.request_terms import ArrayCounts, ArrayElement, ele
 
 MADE_AHEAD = 128
 """So many elements of an array wait in the queue at most."""
+_STARTED = Reason(ReasonCode.RUNNING, "Its first element has started.")
 _CANCELLED = frozenset({ReasonCode.CANCELLED_BY_USER, ReasonCode.CANCELLED_BY_ADMIN})
 
 
@@ -140,6 +141,14 @@ def shown_reason(array: Reservation, counts: ArrayCounts) -> Reason:
     if array.started_at is None and not counts.running:
         return array.reason
     return Reason(ReasonCode.RUNNING, f"Of its elements: {_written(counts)}.")
+
+
+def told_of(job: Reservation) -> tuple[JobStatus, Reason]:
+    """The status and the reason of a job in its events; an array runs from its first element's start on."""
+    if job.array is None:
+        return job.status, job.reason
+    status = shown_status(job, ArrayCounts())
+    return status, _STARTED if status is JobStatus.RUNNING else job.reason
 
 
 def _end(array: Reservation, counts: ArrayCounts) -> tuple[JobStatus, Reason]:

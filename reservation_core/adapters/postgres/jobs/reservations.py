@@ -35,6 +35,7 @@ from reservation_core.domain.changes import (
     WakePlanner,
 )
 from reservation_core.domain.errors import CalendarConflictError
+from reservation_core.domain.jobs.arrays import told_of
 from reservation_core.domain.jobs.promises import (
     ALLOCATED_LATE,
     NEVER_STARTED,
@@ -248,15 +249,15 @@ class Reservations(JobViews):
     async def _record(self, changes: Sequence[DecidedChange]) -> None:
         lines = []
         for change in changes:
-            before, after, reason = change.before.status.value, change.after.status.value, change.after.reason
+            (before, _), (after, reason) = told_of(change.before), told_of(change.after)
             lines += [
                 ReservationEvent(
                     change.after.id,
                     change.at,
                     effect.actor,
                     effect.kind,
-                    before,
-                    after,
+                    before.value,
+                    after.value,
                     reason.code.value,
                     reason.detail,
                     effect.data,

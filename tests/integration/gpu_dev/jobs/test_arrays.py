@@ -36,7 +36,12 @@ def test_elements_run_with_their_indexes_and_the_array_is_one_job(system: System
     failed = json.loads(system.cli("list", "--elements", array_id, "--status", "failed", "-o", "json").stdout)["items"]
     assert [(one["id"], one["element"]["index"], one["exit_code"]) for one in failed] == [(f"{array_id}.2", 2, 1)]
     events = json.loads(system.cli("events", array_id, "-o", "json").stdout)["items"]
-    assert [event["kind"] for event in events] == ["submitted", "started", "failed"]
+    assert [(event["kind"], event["before"], event["after"]) for event in events] == [
+        ("submitted", None, "queued"),
+        ("started", "queued", "running"),
+        ("failed", "running", "failed"),
+    ]
+    assert events[1]["reason"]["detail"] == "Its first element has started."
 
 
 def test_commands_that_only_elements_know_say_so(system: System) -> None:
