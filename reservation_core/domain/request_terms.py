@@ -154,9 +154,9 @@ def written_bytes(size: int | None) -> str | None:
 
 
 def size_words(size: int) -> str:
-    """Bytes for people: `1.5 TiB`, `64 GiB`, `61 MiB`."""
-    units = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"))
-    unit, name = next((unit for unit in units if size >= unit[0]), units[-1])
+    """Bytes for people: `1.5 TiB`, `64 GiB`, `61 MiB`, `4 KiB`."""
+    units = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+    unit, name = next((unit for unit in units if size >= unit[0]), (2**20, "MiB"))
     return f"{size / unit:.4g} {name}"
 
 
