@@ -20,7 +20,7 @@ from typing import ParamSpec, TypeVar
 
 import structlog
 
-from reservation_core.adapters.local.disks.disk_quotas import bound, lift, used_by, why_unbounded
+from reservation_core.adapters.local.disks.disk_quotas import bound, lift, quota_of, why_unbounded
 from reservation_core.adapters.local.disks.tree_copies import TreeCopy, TreeRefusedError
 from reservation_core.domain.disks.disk_uses import DiskUse
 from reservation_core.domain.model import Reason, ReasonCode
@@ -70,7 +70,7 @@ class DiskFolders:
         await self.remove(snapshot_id)
 
     async def measure(self, disk_id: str, size_bytes: int) -> int | None:
-        """How much the files of a disk take; None where the folder is missing. Bounds a folder that is not yet."""
+        """How much the files of a disk take; None where the folder is missing. Bounds the folder if nothing does."""
         return await _in_thread(self._measure, disk_id, size_bytes)
 
     async def close(self) -> None:
@@ -91,8 +91,9 @@ class DiskFolders:
 
     def _measure(self, disk_id: str, size_bytes: int) -> int | None:
         folder = self._folder / disk_id
-        # It is older than the file system's quotas, or came from another file system.
-        if folder.exists() and self._is_bounding() and used_by(folder) is None:
+        # It is older than the file system's quotas, came from elsewhere, or an earlier version made it larger. Another
+        # loop may have made it larger since the size was read.
+        if folder.exists() and self._is_bounding() and quota_of(folder).limit < size_bytes:
             bound(folder, size_bytes)
         return self._used_bytes(disk_id)
 
@@ -186,8 +187,9 @@ class DiskFolders:
         folder = self._folder / disk_id
         if not folder.exists():
             return None
-        used = used_by(folder) if self._is_bounding() else None
-        return _size(folder) if used is None else used
+        if self._is_bounding() and (quota := quota_of(folder)).limit:
+            return quota.used
+        return _size(folder)
 
 
 def link_disks(home: Path, links: Path, uses: Collection[DiskUse]) -> None:

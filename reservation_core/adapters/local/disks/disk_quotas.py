@@ -41,12 +41,15 @@ _TRIES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class _Quota:
+class Quota:
     """What the files of a project may take, 0 where nothing bounds them; what they take, and how many there are."""
 
     limit: int
     used: int
     files: int
+
+
+_NOTHING = Quota(0, 0, 0)
 
 
 def why_unbounded(folder: Path) -> str | None:
@@ -74,12 +77,11 @@ def bound(folder: Path, size_bytes: int) -> None:
         _set_limit(opened, project, size_bytes)
 
 
-def used_by(folder: Path) -> int | None:
-    """What the files take that the folder's limit counts; None where the folder has none."""
+def quota_of(folder: Path) -> Quota:
+    """What a folder may take, and what the files take that count. All is 0 where it has no project."""
     with _opened(folder) as opened:
         project = _project(opened)
-        quota = None if project is None else _quota(opened, project)
-        return quota.used if quota is not None and quota.limit else None
+        return _NOTHING if project is None else _quota(opened, project)
 
 
 def lift(folder: Path) -> None:
@@ -101,7 +103,7 @@ def _take_project(folder: int) -> int:
     """Give a folder a project that no file has: another process may choose at the same moment."""
     for _ in range(_TRIES):
         project = FIRST_PROJECT + secrets.randbelow(FIRST_PROJECT)
-        if _quota(folder, project) == _Quota(0, 0, 0):
+        if _quota(folder, project) == _NOTHING:
             _set_project(folder, project, is_inherited=True)
             if _quota(folder, project).files == 1:
                 return project
@@ -137,13 +139,13 @@ def _set_project(opened: int, project: int, *, is_inherited: bool) -> None:
     fcntl.ioctl(opened, _SET_TERMS, _TERMS.pack(flags, extent, extents, project, copied))
 
 
-def _quota(opened: int, project: int) -> _Quota:
+def _quota(opened: int, project: int) -> Quota:
     try:
         answer = _quotactl(opened, _GET_QUOTA, project, b"")
     except FileNotFoundError:  # XFS says this of a project that it does not know
-        return _Quota(0, 0, 0)
+        return _NOTHING
     limit, _, used, _, _, files, *_ = _LIMITS.unpack_from(answer)
-    return _Quota(limit * _UNIT, used, files)
+    return Quota(limit * _UNIT, used, files)
 
 
 def _set_limit(opened: int, project: int, size_bytes: int) -> None:

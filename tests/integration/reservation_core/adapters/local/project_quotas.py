@@ -19,7 +19,7 @@ from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.local.cluster import LocalCluster
 from reservation_core.adapters.local.disks import disk_quotas
 from reservation_core.adapters.local.disks.disk_folders import DiskFolders
-from reservation_core.adapters.local.disks.disk_quotas import FIRST_PROJECT, used_by
+from reservation_core.adapters.local.disks.disk_quotas import FIRST_PROJECT, Quota, quota_of
 from reservation_core.adapters.local.kernel import CAP_SYS_RESOURCE
 from reservation_core.domain.disks.disk_uses import DiskUse
 from reservation_core.domain.model import PodName, PodPhase, PodSpec, PodStatus, PodWorkload
@@ -29,7 +29,7 @@ from tests.waiting import eventually
 
 MIB = 2**20
 SIZE = 8 * MIB
-NOTHING = disk_quotas._Quota(0, 0, 0)
+NOTHING = Quota(0, 0, 0)
 _NUMBERS = count()
 _FILL = 'cd "$GPU_DEV_DISK_FOLDER/data"; mkdir -p deep; dd if=/dev/zero of=deep/$0 bs=64k count=$1'
 
@@ -105,7 +105,7 @@ def on(folder: Path) -> int:
     return sum(path.lstat().st_blocks * 512 for path in folder.rglob("*"))
 
 
-def known_of(folder: Path, project: int | None = None) -> disk_quotas._Quota:
+def known_of(folder: Path, project: int | None = None) -> Quota:
     """What the file system knows of a project, by default the folder's."""
     with disk_quotas._opened(folder) as opened:
         return disk_quotas._quota(opened, disk_quotas._terms(opened)[3] if project is None else project)
@@ -166,12 +166,21 @@ async def test_a_disk_from_before_is_bounded_once_it_is_measured(
     (folder / "deep" / "er" / "old").write_bytes(b"x" * 4 * MIB)
     (folder / "link").symlink_to("/etc")
     os.mkfifo(folder / "pipe")
-    assert used_by(folder) is None
+    assert quota_of(folder).limit == 0
     used = await disks.measure("disk-a", SIZE)
     assert used is not None
     assert 4 * MIB <= used < 5 * MIB
     assert (await fill(cluster, "disk-a", 64))[0].exit_code != 0
     assert SIZE - MIB < on(folder) <= SIZE
+
+
+async def test_a_disk_that_an_earlier_version_made_larger_has_its_size_once_it_is_measured(
+    disks: DiskFolders, home: Path
+) -> None:
+    await disks.make("disk-a", SIZE)
+    await disks.measure("disk-a", 2 * SIZE)
+    await disks.measure("disk-a", SIZE)  # read before another loop made it larger
+    assert quota_of(home / "disks" / "disk-a").limit == 2 * SIZE
 
 
 async def test_what_was_moved_out_of_a_disk_still_counts(disks: DiskFolders, home: Path) -> None:
