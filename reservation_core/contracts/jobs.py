@@ -171,7 +171,7 @@ class JobSubmit(Wire):
         if value is not None and duration is not None and value.before > duration:
             raise ValueError(
                 f"{written(value.before)} before the end is before the start; "
-                f"`before` must be at most the duration, {written(duration)}"
+                f"it can be at most the duration, {written(duration)}"
             )
         return value
 

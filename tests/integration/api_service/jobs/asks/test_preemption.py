@@ -60,7 +60,7 @@ async def test_a_signal_may_come_at_the_end(alice: httpx.AsyncClient) -> None:
         ({"end_signal": {"before": 60}}, "end_signal.signal"),
         (
             {"end_signal": SIGNAL, "duration": 299},
-            "end_signal: 5m before the end is before the start; `before` must be at most the duration, 4m59s",
+            "end_signal: 5m before the end is before the start; it can be at most the duration, 4m59s",
         ),
         ({"end_signal": {"signal": "USR1"}, "duration": 59}, "end_signal: 1m before the end is before the start"),
         ({"end_signal": {**SIGNAL, "to": "all"}}, "end_signal.to"),
