@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 class JobSecret(Struct, kw_only=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
     env: UnsetType | Annotated[str, Meta(min_length=1, max_length=128)] | None = UNSET
-    path: UnsetType | Annotated[str, Meta(min_length=2, max_length=1024, pattern=r"^/")] | None = UNSET
+    path: UnsetType | Annotated[str, Meta(max_length=1024, pattern=r"^/")] | None = UNSET
 
 
 class JobSecretOut(Struct, kw_only=True):

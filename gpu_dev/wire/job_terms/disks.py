@@ -10,7 +10,7 @@ from reservation_core.domain.disks.disk_life import DiskState
 
 class JobDisk(Struct, kw_only=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
-    path: UnsetType | Annotated[str, Meta(min_length=2, max_length=1024, pattern=r"^/")] | None = UNSET
+    path: UnsetType | Annotated[str, Meta(max_length=1024, pattern=r"^/")] | None = UNSET
     read_only: UnsetType | bool = UNSET
 
 
