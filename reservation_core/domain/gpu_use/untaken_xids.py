@@ -28,26 +28,31 @@ class UntakenXids:
         return self._look
 
     def add(self, samples: Sequence[GpuSample], arrived: int | None = None) -> None:
-        """Note a look. Errors since the look that has arrived, of GPUs without a sample in this one, wait for one."""
-        self._confirm(arrived)
+        """Note a look. Errors since the look that has arrived, of GPUs without a sample in this one, wait for one.
+
+        Where the asker confirms nothing they do not: the leader before may have them.
+        """
+        known = self._confirm(arrived)
         self._look += 1
         self._samples = samples
-        seen = {sample.uuid for sample in samples}
-        waiting = [(at if uuid in seen else self._look + 1, uuid, xid) for at, uuid, xid in self._xids]
+        if known:
+            seen = {sample.uuid for sample in samples}
+            self._xids = [(at if uuid in seen else self._look + 1, uuid, xid) for at, uuid, xid in self._xids]
         found = [(self._look, sample.uuid, sample.xid) for sample in samples if sample.xid is not None]
-        self._xids = [*waiting, *found][-_MOST:]
+        self._xids = [*self._xids, *found][-_MOST:]
 
     def after(self, look: int | None) -> Sequence[GpuSample]:
         """The samples of the last look, with the errors since a look whose answer has arrived."""
-        if look is None or not self._first <= look <= self._look:
+        if not self._confirm(look):
             return self._samples
-        self._confirm(look)
         worst: dict[str, int] = {}
         for _, uuid, xid in self._xids:
             worst[uuid] = worse_xid(worst.get(uuid), xid)
         return [replace(sample, xid=worst.get(sample.uuid)) for sample in self._samples]
 
-    def _confirm(self, look: int | None) -> None:
-        """Forget the errors up to a look whose answer has arrived."""
-        if look is not None and self._first <= look <= self._look:
-            self._xids = [found for found in self._xids if found[0] > look]
+    def _confirm(self, look: int | None) -> bool:
+        """Forget the errors up to a look whose answer has arrived; false where the look is not one of this run."""
+        if look is None or not self._first <= look <= self._look:
+            return False
+        self._xids = [found for found in self._xids if found[0] > look]
+        return True

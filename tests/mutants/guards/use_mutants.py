@@ -82,6 +82,14 @@ USE_OF_GPUS = (
         (f"{OF_UNTAKEN}::test_an_error_is_repeated_until_its_answer_is_confirmed",),
     ),
     Mutant(
+        "an Xid error of a silent GPU is told to two leaders",
+        "A new leader gets no Xid error that the one before may have, also once its GPU answers again",
+        "reservation_core/domain/gpu_use/untaken_xids.py",
+        "        if known:\n",
+        "        if known or not known:\n",
+        (f"{OF_UNTAKEN}::test_another_leader_has_no_error_of_a_silent_gpu_that_the_one_before_may_have",),
+    ),
+    Mutant(
         "a MIG instance that fails takes the others out of the list",
         "A MIG instance that does not answer is lost alone",
         "reservation_core/adapters/local/inventory.py",

@@ -46,8 +46,8 @@ def test_an_asker_that_confirms_nothing_has_the_last_look_alone(after: int | Non
 
 def test_an_error_waits_for_a_sample_of_its_gpu() -> None:
     agent = UntakenXids(FIRST)
-    agent.add(seen(None, 79))
-    agent.add(seen(None))
+    agent.add(seen(None, 79), FIRST)  # this answer is lost
+    agent.add(seen(None), FIRST)
     assert told(agent.after(FIRST)) == [None]
     arrived = agent.look
     agent.add(seen(None, None))
@@ -62,6 +62,28 @@ def test_an_error_that_arrived_is_not_told_again_when_its_gpu_has_been_silent() 
         heard += told(agent.after(arrived))
         arrived = agent.look
     assert [xid for xid in heard if xid is not None] == [79]
+
+
+@pytest.mark.parametrize("after", [None, FIRST - 1, FIRST + 5])
+def test_another_leader_has_no_error_of_a_silent_gpu_that_the_one_before_may_have(after: int | None) -> None:
+    agent = UntakenXids(FIRST)
+    agent.add(seen(None, 79), FIRST)
+    assert told(agent.after(FIRST)) == [None, 79]
+    agent.add(seen(None), after)
+    assert told(agent.after(after)) == [None]
+    arrived = agent.look
+    agent.add(seen(None, None), arrived)
+    assert told(agent.after(arrived)) == [None, None]
+
+
+def test_an_asker_that_confirms_nothing_takes_no_error_from_the_leader() -> None:
+    agent = UntakenXids(FIRST)
+    agent.add(seen(None, 79), FIRST)  # this answer is lost
+    for look in (seen(None), seen(None, None)):
+        agent.add(look, None)
+        agent.after(None)
+    agent.add(seen(None, None), FIRST)
+    assert told(agent.after(FIRST)) == [None, 79]
 
 
 @pytest.mark.parametrize("seed", range(200))
