@@ -29,6 +29,7 @@ OF_WATCH = "tests/integration/reservation_core/usecases/gpu_use/test_watch_idle.
 OF_SAMPLER = "tests/unit/reservation_core/adapters/local/gpu_use/test_nvml_sampler.py"
 OF_INSTANCES = "tests/unit/reservation_core/adapters/local/gpu_use/test_mig_instances.py"
 OF_UNTAKEN = "tests/unit/reservation_core/domain/gpu_use/test_untaken_xids.py"
+OF_AGENTS = "tests/integration/reservation_core/adapters/kubernetes/nodes/test_agent_samples.py"
 OF_LISTED = "tests/integration/reservation_core/adapters/local/test_instances.py"
 OF_STORE = "tests/integration/reservation_core/adapters/postgres/gpu_use/test_gpu_use.py"
 
@@ -88,6 +89,14 @@ USE_OF_GPUS = (
         "        if known:\n",
         "        if known or not known:\n",
         (f"{OF_UNTAKEN}::test_another_leader_has_no_error_of_a_silent_gpu_that_the_one_before_may_have",),
+    ),
+    Mutant(
+        "an agent's look knows no confirmation",
+        "An Xid error whose answer is lost waits for a sample of its GPU",
+        "reservation_core/runtime/pods/sample_server.py",
+        "last.add(await sampler.look(clock.now()), after)",
+        "last.add(await sampler.look(clock.now()))",
+        (f"{OF_AGENTS}::test_an_xid_error_arrives_once",),
     ),
     Mutant(
         "a MIG instance that fails takes the others out of the list",

@@ -131,29 +131,49 @@ async def test_an_agent_without_a_good_answer_has_no_samples_and_the_log_says_so
 
 
 class Failing(Seen):
-    """A driver that reports an Xid error once, at the second look."""
+    """A driver that reports an Xid error once, at the second look. At the `silent` look no GPU answers."""
+
+    def __init__(self, *uuids: str, silent: int | None = None) -> None:
+        super().__init__(*uuids)
+        self.silent = silent
 
     async def look(self, at: datetime) -> Sequence[GpuSample]:
         found = await super().look(at)
+        if self.looks == self.silent:
+            return []
         return [replace(sample, xid=79) for sample in found] if self.looks == 2 else found
 
 
-async def test_an_xid_error_whose_answer_is_lost_comes_with_the_next(
-    agents: Agents, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sample_server, "_LASTS_S", 0.0)
-    app, questions = create_app(Failing("GPU-a0"), SystemClock()), 0
+def losing(number: int | None, driver: Seen) -> FastAPI:
+    """An agent whose answer of this number is lost."""
+    app, questions = create_app(driver, SystemClock()), 0
 
     @app.middleware("http")
     async def lose(request: Request, answer: RequestResponseEndpoint) -> Response:
         nonlocal questions
         questions += 1
         found = await answer(request)
-        return Response(b"lost", 502) if questions == 2 else found
+        return Response(b"lost", 502) if questions == number else found
 
-    await agents.add("node-a", "127.0.0.2", app)
-    found = [[sample.xid for sample in await agents.samples.look(LATER)] for _ in range(4)]
-    assert found == [[None], [], [79], [None]]
+    return app
+
+
+@pytest.mark.parametrize(
+    ("lost", "silent", "told"),
+    [
+        (2, None, [[None], [], [79], [None], [None]]),
+        (2, 3, [[None], [], [], [79], [None]]),
+        (None, 3, [[None], [79], [], [None], [None]]),
+    ],
+    ids=["an answer is lost", "an answer is lost and the GPU is silent then", "the GPU is silent then"],
+)
+async def test_an_xid_error_arrives_once(
+    agents: Agents, monkeypatch: pytest.MonkeyPatch, lost: int | None, silent: int | None, told: list[list[int | None]]
+) -> None:
+    monkeypatch.setattr(sample_server, "_LASTS_S", 0.0)
+    await agents.add("node-a", "127.0.0.2", losing(lost, Failing("GPU-a0", silent=silent)))
+    found = [[sample.xid for sample in await agents.samples.look(LATER)] for _ in range(5)]
+    assert found == told
 
 
 async def test_an_agent_that_hangs_delays_a_look_by_its_limit_alone(
