@@ -329,11 +329,12 @@ class WakePlanner:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One line for the audit log."""
+    """One line for the audit log. `reason`: of a job's line; None: the job's own reason after the change."""
 
     kind: EventKind
     actor: str = SYSTEM
     data: dict[str, Any] = field(default_factory=dict)
+    reason: Reason | None = None
 
 
 Effect = (

@@ -31,7 +31,7 @@ def notice_of(occurrence: NoticedEvent, about: NotifiedReservation | None, *, us
     lines = [happened]
     told = about is None or occurrence.kind is NoticeKind.GPU_HEALTH
     why = occurrence.reason or (str(occurrence.data.get("why") or "") if told else "")
-    if why:
+    if why and occurrence.kind is not NoticeKind.IDLE:  # its words are made of the same times, as people read them
         lines.append(one_line(why, _LONGEST_REASON))
     if advice is not None:
         lines.append(advice)

@@ -249,22 +249,23 @@ class Reservations(JobViews):
     async def _record(self, changes: Sequence[DecidedChange]) -> None:
         lines = []
         for change in changes:
-            (before, _), (after, reason) = told_of(change.before), told_of(change.after)
-            lines += [
-                ReservationEvent(
-                    change.after.id,
-                    change.at,
-                    effect.actor,
-                    effect.kind,
-                    before.value,
-                    after.value,
-                    reason.code.value,
-                    reason.detail,
-                    effect.data,
-                )
-                for effect in change.effects
-                if isinstance(effect, Record)
-            ]
+            (before, _), (after, told) = told_of(change.before), told_of(change.after)
+            for effect in change.effects:
+                if isinstance(effect, Record):
+                    reason = effect.reason or told
+                    lines.append(
+                        ReservationEvent(
+                            change.after.id,
+                            change.at,
+                            effect.actor,
+                            effect.kind,
+                            before.value,
+                            after.value,
+                            reason.code.value,
+                            reason.detail,
+                            effect.data,
+                        )
+                    )
         await record_events(self._connection, lines)
 
     async def _send(self, changes: Sequence[DecidedChange]) -> None:

@@ -13,6 +13,7 @@ from reservation_core.domain.model import JobStatus, Reason, ReasonCode, Reserva
 from reservation_core.domain.request_terms import REQUEUES
 from reservation_core.domain.short_durations import written
 
+_NOT_IDLE = "The warning is taken back: its GPUs were used again, samples are missing, or the rule has changed."
 _TO_THE_END = "It goes to the end of the queue; there is nothing to do."
 
 
@@ -22,14 +23,16 @@ def warn_idle(reservation: Reservation, event: GpusIdle) -> Decision:
     if reservation.status is not JobStatus.RUNNING or reservation.idle is not None or asked_at is not None:
         return reservation, ()
     after = replace(reservation, idle=event.warning)
-    return after, (Record(JobEventKind.IDLE_WARNING, data=_data(event.warning)),)
+    reason = Reason(ReasonCode.IDLE, _warning_words(event.warning))
+    return after, (Record(JobEventKind.IDLE_WARNING, data=_data(event.warning), reason=reason),)
 
 
 def clear_idle(reservation: Reservation, now: datetime) -> Decision:
     """Take a warning back; the job is idle again after a whole window from now."""
     if reservation.status is not JobStatus.RUNNING or reservation.idle is None:
         return reservation, ()
-    return replace(reservation, idle=None, idle_from=now), (Record(JobEventKind.IDLE_WARNING_OVER),)
+    record = Record(JobEventKind.IDLE_WARNING_OVER, reason=Reason(ReasonCode.IDLE, _NOT_IDLE))
+    return replace(reservation, idle=None, idle_from=now), (record,)
 
 
 def release_idle(reservation: Reservation, now: datetime, *, requeue: bool) -> Decision:
@@ -83,6 +86,13 @@ def keep(reservation: Reservation, event: KeepRequested, now: datetime) -> Decis
         )
     after = replace(reservation, idle=None, idle_from=now)
     return after, (Record(JobEventKind.KEPT, event.actor),)
+
+
+def _warning_words(warning: IdleWarning) -> str:
+    follows = "Others could use them."
+    if warning.release_at is not None:
+        follows = f"They go to others at {warning.release_at:%Y-%m-%dT%H:%M:%SZ} if they still are."
+    return f"Its GPUs have been idle since {warning.since:%Y-%m-%dT%H:%M:%SZ}. {follows}"
 
 
 def _data(warning: IdleWarning) -> dict[str, str | None]:

@@ -8,7 +8,7 @@ import pytest
 
 from reservation_core.domain.errors import NotFoundError, NotIdleError
 from reservation_core.domain.gpu_use.idle_rules import IdleRule, IdleThen
-from reservation_core.domain.model import JobStatus, PodPhase, Role
+from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode, Role
 from reservation_core.domain.policy.limits import UNLIMITED, Rules, Scope
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.gpu_use import watch_idle
@@ -79,6 +79,11 @@ async def test_an_idle_job_is_warned_and_then_ended_and_its_gpus_go_to_the_next(
     assert row.idle is not None
     assert row.idle.release_at == world.clock.now() + 5 * MINUTE
     assert row.idle.since == START + MINUTE
+    assert row.reason.code is ReasonCode.RUNNING
+    warning = (await world.events(job_id))[-1]
+    assert warning.reason is not None
+    assert (warning.kind, warning.reason.code) == ("idle_warning", ReasonCode.IDLE)
+    assert warning.reason.detail.startswith(f"Its GPUs have been idle since {START + MINUTE:%Y-%m-%dT%H:%M:%SZ}. They")
     assert await use.look() == NOTHING
     await use.pass_minutes(4)
     assert await use.look() == NOTHING

@@ -27,7 +27,7 @@ from reservation_core.domain.changes import (
 from reservation_core.domain.errors import NotIdleError
 from reservation_core.domain.gpu_use.idle_rules import IdleWarning
 from reservation_core.domain.jobs.lifecycle import transition
-from reservation_core.domain.model import JobStatus, PodWorkload, ReasonCode, Reservation
+from reservation_core.domain.model import JobStatus, PodWorkload, Reason, ReasonCode, Reservation
 from reservation_core.domain.request_terms import REQUEUES, EndSignal, Preemption, SignalName
 from tests.unit.reservation_core.domain.jobs.life.lives import HOUR, T0, queued, running
 
@@ -43,6 +43,27 @@ def test_a_running_job_is_warned_once() -> None:
     assert warned().idle == WARNING
     assert transition(warned(), GpusIdle(WARNING), T0) == (warned(), ())
     assert transition(queued(), GpusIdle(WARNING), T0) == (queued(), ())
+
+
+@pytest.mark.parametrize(
+    ("release_at", "words"),
+    [
+        (WARNING.release_at, "They go to others at 2030-01-01T00:30:00Z if they still are."),
+        (None, "Others could use them."),
+    ],
+)
+def test_the_audit_log_says_since_when_gpus_are_idle_and_what_follows(release_at: datetime | None, words: str) -> None:
+    after, [record] = transition(running(), GpusIdle(replace(WARNING, release_at=release_at)), T0)
+    assert after.reason.code is ReasonCode.RUNNING
+    assert isinstance(record, Record)
+    assert record.reason == Reason(ReasonCode.IDLE, f"Its GPUs have been idle since 2029-12-31T23:00:00Z. {words}")
+
+
+def test_the_audit_log_says_why_a_warning_is_over() -> None:
+    _, [record] = transition(warned(), IdleOver(), T0)
+    assert isinstance(record, Record)
+    assert record.reason is not None
+    assert "used again" in record.reason.detail
 
 
 def test_it_is_not_ended_before_the_time_that_its_owner_was_told() -> None:

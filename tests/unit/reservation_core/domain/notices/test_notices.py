@@ -63,6 +63,17 @@ def test_what_counts_is_in_it(kind: NoticeKind, words: str) -> None:
     assert words in told(kind)
 
 
+def test_a_warning_of_idle_gpus_says_each_thing_once() -> None:
+    data = {"idle_since": "2030-01-01T11:00:00+00:00", "release_at": "2030-01-01T12:30:00+00:00"}
+    reason = "Its GPUs have been idle since 2030-01-01T11:00:00Z. They go to others at 2030-01-01T12:30:00Z."
+    follows = "They go to others at Tue 1 Jan 2030 12:30 UTC if they still are."
+    assert told(NoticeKind.IDLE, JOB, data=data, reason=reason).splitlines()[1:] == [
+        "The GPUs of your job job-1 have been idle since Tue 1 Jan 2030 11:00 UTC.",
+        "",
+        f"{follows} If you need it, keep it: `gpu-dev keep job-1`.",
+    ]
+
+
 @pytest.mark.parametrize(
     ("left", "words"),
     [
