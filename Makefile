@@ -1,6 +1,7 @@
 # Everything sets itself up in .venv from nothing but Python 3.11+ and make, and is quick the second time.
 #   make up    the whole system on this machine, in the foreground (Ctrl-C ends it)
 #   make demo  the same, runs a job over REST, checks what it saw, and ends by itself
+#              with GPU_DEV_LOCAL_USE=standalone/left_idle.csv it shows the use of GPUs, too, and a session released as idle
 #   make quick format, lint and the unit tests with few examples, within a minute: for between two changes
 #   make test  all tests              ARGS="-k name" passes arguments on, here and for quick and bench
 #   make explore the property tests with other examples each time; ARGS="--hypothesis-seed=N" repeats one

@@ -252,14 +252,3 @@ def test_psql_opens_on_the_database_whether_the_system_is_up_or_not(system: Syst
     assert system.end(signal.SIGTERM) == 0
     assert psql() == "4\n"
     assert EmbeddedPostgres(system.home).pid is None
-
-
-def test_the_demo_shows_the_gpus_from_the_workloads_own_output() -> None:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GPU_DEV_")}
-    environment["GPU_DEV_LOCAL_GPUS"] = "h100:4"
-    command = [sys.executable, "-m", "standalone.demo"]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "SIMULATED" in done.stdout
-    assert "| CUDA_VISIBLE_DEVICES=0,1" in done.stdout
-    assert "place 1 in the queue" in done.stdout
