@@ -338,9 +338,15 @@ def audit_event(record: RecordedEvent, sight: Sight) -> EventOut:
         before=record.before,
         after=record.after,
         reason_code=record.reason_code,
-        reason=record.reason,
+        reason=record.reason or _why(record.data),
         data=_visible_data(record.data, sight),
     )
+
+
+def _why(data: dict[str, Any]) -> str | None:
+    """What the data of an event about something else than a reservation give as its reason."""
+    why = data.get("why") or data.get("reason")
+    return why if isinstance(why, str) else None
 
 
 def _visible_data(data: dict[str, Any], sight: Sight) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -119,3 +121,20 @@ def test_an_accepted_job_is_shown_as_any_job_is(
         jobs_and_nodes.encode_accepted(row)
         == jobs_and_nodes.job(JobView(row, None, None, (), shared_with=())).model_dump_json().encode()
     )
+
+
+@pytest.mark.parametrize(
+    ("reason", "data", "shown"),
+    [
+        ("Cancelled by ann.", {"why": "something else"}, "Cancelled by ann."),
+        (None, {"why": "3 errors within 24 h", "job": "job-1"}, "3 errors within 24 h"),
+        (None, {"reason": "a fan is replaced"}, "a fan is replaced"),
+        (None, {"reason": None}, None),
+        (None, {"why": 7}, None),
+        (None, {}, None),
+    ],
+)
+def test_an_event_of_the_audit_log_says_why(reason: str | None, data: dict[str, Any], shown: str | None) -> None:
+    record = RecordedEvent(1, NOW, "system", "gpu_quarantined", "vm/1", None, None, None, reason, data)
+    found = jobs_and_nodes.audit_event(record, Sight(ROOT))
+    assert (found.reason, found.data) == (shown, data)
