@@ -1,7 +1,7 @@
 """The weekly digest of a project: what it held, used and wasted, and what would have done. Weeks are of UTC."""
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -55,7 +55,14 @@ def digest_words(subject: str | None, data: Mapping[str, Any]) -> tuple[str, str
             f"While jobs had them, its GPUs were {utilised:.0%} utilised{memory}: about {enough:.1f} GPU-hours of busy"
             " GPUs would have done."
         )
-    return title, f"{happened} {busy}", "Details: `gpu-dev usage --by project`."
+    return title, f"{happened} {busy}", f"Details: `gpu-dev usage --by project{_of_week(data.get('week'))}`."
+
+
+def _of_week(week: str | None) -> str:
+    """The options for the digest's week, not the one in which it is read."""
+    if week is None:
+        return ""
+    return f" --from {week} --to {date.fromisoformat(week) + WEEK} -z UTC"
 
 
 def _hours(seconds: Decimal) -> float:

@@ -36,5 +36,6 @@ def test_a_digest_says_what_would_have_done_where_there_is_data() -> None:
     assert notice.subject == "[gpu-dev] Project vision: the week"
     assert "it held 10.0 GPU-hours and used 8.0: 2.0 were idle, of which 1.0 were wasted." in notice.text
     assert "25% utilised, with at most 61 GiB of memory in use on one: about 2.0 GPU-hours" in notice.text
+    assert notice.text.endswith("`gpu-dev usage --by project --from 2030-01-07 --to 2030-01-14 -z UTC`.")
     silent = digest_of(TIME, NOT_SAMPLED, MONDAY)
     assert (silent["utilised"], silent["memory_peak"], silent["enough_gpu_hours"]) == (None, None, None)
