@@ -8,15 +8,17 @@ import pytest
 
 from reservation_core.domain.errors import NotFoundError, NotIdleError
 from reservation_core.domain.gpu_use.idle_rules import IdleRule, IdleThen
-from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode, Role
+from reservation_core.domain.model import BookingStatus, JobStatus, PodPhase, ReasonCode, Role
 from reservation_core.domain.policy.limits import UNLIMITED, Rules, Scope
 from reservation_core.ports.people.identities import Principal
+from reservation_core.usecases.bookings.waitlist import Waitlist
 from reservation_core.usecases.gpu_use import watch_idle
 from reservation_core.usecases.gpu_use.watch_idle import IdleReport, IdleWatch
 from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.jobs.keep import keep
 from reservation_core.usecases.running.preempt import preempt
 from tests.clocks import START
+from tests.integration.reservation_core.usecases.booking_world import HOUR, BookingWorld
 from tests.integration.reservation_core.usecases.world import LONGEST, World, pod
 
 TEN, MINUTE = timedelta(seconds=10), timedelta(minutes=1)
@@ -24,6 +26,8 @@ RELEASE = IdleRule(0.1, 10 * MINUTE, 5 * MINUTE, IdleThen.RELEASE)
 NOTHING, WARNED = IdleReport(), IdleReport(warned=1)
 CLEARED, RELEASED = IdleReport(cleared=1), IdleReport(released=1)
 
+PARTITION = "CREATE TABLE gpu_samples_of_test PARTITION OF gpu_samples FOR VALUES FROM ('2030-01-01') TO ('2030-01-03')"
+ALL_SAMPLED = "UPDATE gpu_use_state SET minutes_until = '2030-01-01', hours_until = '2030-01-01'"
 _SAMPLES = """
 INSERT INTO gpu_samples (at, gpu_id, utilisation, xid)
 SELECT at, :gpu, :use, 0
@@ -55,10 +59,8 @@ class Use:
 
 @pytest.fixture
 async def use(world: World) -> Use:
-    await world.sql(
-        "CREATE TABLE gpu_samples_of_test PARTITION OF gpu_samples FOR VALUES FROM ('2030-01-01') TO ('2030-01-03')"
-    )
-    await world.sql("UPDATE gpu_use_state SET minutes_until = '2030-01-01', hours_until = '2030-01-01'")
+    await world.sql(PARTITION)
+    await world.sql(ALL_SAMPLED)
     return Use(world)
 
 
@@ -67,10 +69,13 @@ async def rule(world: World, idle: Any = RELEASE, scope: Scope = Scope()) -> Non
         await uow.policies.replace_rule(scope, Rules(idle=idle), by="root", from_file=False, now=world.clock.now())
 
 
-async def test_an_idle_job_is_warned_and_then_ended_and_its_gpus_go_to_the_next(world: World, use: Use) -> None:
+@pytest.mark.parametrize("preemptible", [False, True])
+async def test_an_idle_job_is_warned_and_then_ended_and_its_gpus_go_to_the_next(
+    world: World, use: Use, preemptible: bool
+) -> None:
     await rule(world)
     job_id = await world.ran(gpus=2, nodes=2)
-    waiting = await world.submitted(gpus=2)
+    waiting = await world.submitted(gpus=2, preemptible=preemptible)
     await use.pass_minutes(9)
     assert await use.look() == NOTHING
     await use.pass_minutes(2)
@@ -99,6 +104,25 @@ async def test_an_idle_job_is_warned_and_then_ended_and_its_gpus_go_to_the_next(
     kinds = await world.kinds(job_id)
     assert [kind for kind in kinds if "idle" in kind] == ["idle_warning", "idle_released"]
     assert kinds[-1] == "expired"
+
+
+async def test_what_is_released_is_booked_for_who_waits(bookings: BookingWorld) -> None:
+    world = bookings.world
+    await world.sql(PARTITION)
+    await world.sql(ALL_SAMPLED)
+    use = Use(world)
+    await rule(world)
+    job_id = await world.ran(gpus=2, nodes=2, duration=7200)
+    waiting = await bookings.booked(START + 30 * MINUTE, gpus=2, nodes=2, wait=True, auto_accept=True)
+    for minutes in (12, 5):
+        await use.pass_minutes(minutes)
+        await bookings.time.set(world.clock.now())
+        assert await Waitlist(world.uow, bookings.ids, HOUR).serve() == 0
+        assert await use.look() in (WARNED, RELEASED)
+    await world.operate()
+    await world.see(*(world.cluster.show(pod(job_id, rank), PodPhase.GONE) for rank in range(2)))
+    assert await Waitlist(world.uow, bookings.ids, HOUR).serve() == 1
+    assert (await bookings.booking(waiting.id)).status is BookingStatus.CONFIRMED
 
 
 async def test_a_job_that_is_requeued_waits_behind_all_others_and_runs_again(world: World, use: Use) -> None:
