@@ -225,7 +225,7 @@ GPU: "View[GpuOut]" = View(
         Column(
             "HEALTH",
             lambda card: "; ".join(
-                f"{word} since {local_time(since)}: {why}"
+                f"{word} since {local_time(since)}: {local_sentence(why or '')}"
                 for word, since, why in (
                     ("quarantined", card.quarantined_at, card.quarantine_reason),
                     ("slow", card.slow_since, card.slow_reason),

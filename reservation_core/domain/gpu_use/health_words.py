@@ -10,7 +10,8 @@ def gpu_words(event: str, gpu: str | None, data: Mapping[str, Any]) -> tuple[str
     """The title of a GPU (`node/index`), what happened to it, and what to do, for administrators."""
     title = f"GPU {gpu}"
     if event == NodeEventKind.GPU_SLOW:
-        return title, f"{title} is slow.", "Check its cooling and power. It still gets new jobs and bookings."
+        keep = f"To keep new jobs and bookings off it, quarantine it: `gpu-dev nodes quarantine {gpu}`."
+        return title, f"{title} is slow.", f"Check its cooling and power. {keep}"
     job = data.get("job")
     goes_on = f" The job {job} has it and goes on." if job else ""
     happened = f"{title} is quarantined: no new job or booking gets it.{goes_on}"

@@ -12,7 +12,7 @@ from msgspec import convert
 
 from gpu_dev.display.gpu_types import summarise
 from gpu_dev.display.output import Format, as_json, show_list, show_one
-from gpu_dev.display.views import DEAD_LETTER, EVENT, GPU_TYPE, JOB, JOB_DETAILS, NODE
+from gpu_dev.display.views import DEAD_LETTER, EVENT, GPU, GPU_TYPE, JOB, JOB_DETAILS, NODE
 from gpu_dev.terminal import ProgramOutput, put, say
 from gpu_dev.wire.audit_log import JobEvent
 from gpu_dev.wire.dead_letters import DeadLetterOut
@@ -118,6 +118,14 @@ def a_card(node: str, index: int, state: str, free_in_h: int | None = None, kind
         },
         GpuOut,
     )
+
+
+@pytest.mark.usefixtures("in_tokyo")
+def test_the_health_of_a_gpu_has_all_its_times_in_the_local_zone() -> None:
+    card = a_card("n1", 0, "quarantined")
+    card.quarantined_at, card.quarantine_reason = NOON, "1 error within 24 h: Xid 79 at 2026-03-01T11:00:00Z"
+    shown = show_list([card], GPU, Format.WIDE)
+    assert "since Sun 1 Mar 2026 21:00:00 JST: 1 error within 24 h: Xid 79 at Sun 1 Mar 2026 20:00 JST" in shown
 
 
 A_NODE: dict[str, Any] = {

@@ -287,6 +287,8 @@ async def test_a_gpu_that_throttles_for_an_hour_is_reported_until_it_does_not(he
     assert (await health.states())["a/0"] == "free"
     [(_, notice)] = await health.notices()
     assert "GPU a/0 is slow." in notice.text
+    assert "`gpu-dev nodes quarantine a/0`" in notice.text
+    assert "still gets" not in notice.text, "it may be quarantined"
     health.driver.put("lost", 0, 15)
     await health.pass_minutes(90)
     assert await health.watch.look() == HealthReport(), "no data takes no report back"
