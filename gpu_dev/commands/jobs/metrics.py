@@ -1,6 +1,6 @@
 """`metrics`: how a job uses its GPUs."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
@@ -10,7 +10,6 @@ from gpu_dev.display.local_times import minute, slot_words
 from gpu_dev.display.output import Column, Format, View, show_list, show_one
 from gpu_dev.display.use_graphs import NO_DATA, length_of_mark, mean_and_most, sparkline, use_line
 from gpu_dev.errors import UsageError
-from gpu_dev.inputs.times import local_now
 from gpu_dev.options import JobId
 from gpu_dev.session import client_for, whole_id
 from gpu_dev.terminal import Rendered, clean, put
@@ -71,7 +70,8 @@ def metrics(
 
     A graph has one mark for each step; · means that there are no samples. A GPU without any samples says "no data".
     """
-    since = None if last is None else local_now() - _length(last)
+    now = datetime.now(UTC)  # noqa: TID251 - the client has no clock port
+    since = None if last is None else now - _length(last)
     with client_for(ctx) as client:
         whole = whole_id(client, job_id)
         found = client.use.of_job(

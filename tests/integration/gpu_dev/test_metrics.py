@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import UTC, datetime, timedelta
 
 from tests.integration.gpu_dev.conftest import System
 from tests.waiting import eventually_sync
@@ -34,11 +35,14 @@ def test_a_time_after_the_end_of_a_job_is_no_error(system: System) -> None:
     job = system.cli("submit", "--gpus", "1", "--for", "1h", "--", "true").stdout.strip()
 
     def ended() -> bool:
-        return "which is before the last 1s" in system.cli("metrics", job, "--last", "1s").stdout
+        return bool(json.loads(system.cli("show", job, "-o", "json").stdout)["status"] == "succeeded")
 
     eventually_sync(ended)
+    end = datetime.fromisoformat(json.loads(system.cli("metrics", job, "--json").stdout)["end"])
+    eventually_sync(lambda: datetime.now(UTC) > end + timedelta(seconds=2))
     late = system.cli("metrics", job, "--last", "1s")
     assert (late.returncode, late.stderr) == (0, "")
+    assert "which is before the last 1s" in late.stdout
     assert re.search(rf"{job} had its GPUs until \w{{3}} \d{{1,2}} \w{{3}} 20\d\d \d\d:\d\d \w+, which", late.stdout)
     assert "Leave --last out" in late.stdout
     assert "no data" not in late.stdout
