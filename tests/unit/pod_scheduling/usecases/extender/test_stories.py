@@ -18,12 +18,14 @@ from tests.unit.pod_scheduling.usecases.extender.extender_world import BEST_AT_O
 from tests.unit.pod_scheduling.usecases.extender.scripted_card_cluster import Truth, View, card_breaches, quota_breaches
 from tests.virtual_time import run_virtually
 
+AT_ONCE_S, AT_LEISURE_S = (0, 0.01, 0.3), (1, 2, 3)
 
-async def schedule(truth: Truth, replica: Replica, chance: random.Random) -> None:
-    """What a kube-scheduler does, as fast as it can, with one pod after another."""
+
+async def schedule(truth: Truth, replica: Replica, chance: random.Random, over: asyncio.Event | None = None) -> None:
+    """What a kube-scheduler does, as fast as it can until all is `over`, with one pod after another."""
     extender = replica.extender
     while True:
-        await asyncio.sleep(chance.choice([0, 0.01, 0.3]))
+        await asyncio.sleep(chance.choice(AT_LEISURE_S if over is not None and over.is_set() else AT_ONCE_S))
         waiting = [pod.pod for pod in truth.pods.values() if pod.node is None]
         if not waiting or not truth.nodes:
             continue
@@ -112,9 +114,9 @@ def test_after_all_is_over_everything_that_is_left_is_given_and_nothing_stays_as
         chance = random.Random(seed)
         truth, made = world(), list[int]()
         view = View(truth, random.Random(seed), harm=0.5, lag_s=1)
-        replica = Replica(view)
+        replica, over = Replica(view), asyncio.Event()
         schedulers = [
-            asyncio.create_task(schedule(truth, replica, random.Random(seed + number))) for number in range(3)
+            asyncio.create_task(schedule(truth, replica, random.Random(seed + number), over)) for number in range(3)
         ]
         for _ in range(40):
             step(truth, chance, made)
@@ -123,6 +125,7 @@ def test_after_all_is_over_everything_that_is_left_is_given_and_nothing_stays_as
             if name not in truth.nodes:
                 truth.put_node(truth.models[name])
         view.harm = 0.0
+        over.set()
         await asyncio.sleep(400)
         assert replica.extender.assumed == 0
         fresh = Replica(View(truth, random.Random(1)))
