@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Any, cast
 
 import pytest
-import structlog
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from api_service.services import Services
@@ -80,8 +79,6 @@ async def whole(
         end_grace_s=1, fair_share_half_life_s=60, fair_share_every_s=0.3, token_cache_s=0.2,
         health={"quarantine_after": 3},
     )  # fmt: skip
-    # Tracebacks as the tests' console draws them take seconds each, and stop all loops meanwhile.
-    structlog.configure(processors=[structlog.processors.format_exc_info, structlog.processors.KeyValueRenderer()])
     async with open_runtime(settings, proxy.url) as runtime, open_runtime(settings, database_url) as beside:
         await update_inventory(beside.uow, beside.cluster, beside.clock)
         async with running(runtime, settings, proxy.url) as tasks:
@@ -92,7 +89,6 @@ async def whole(
                 assert not [task for task in tasks if task.done()]
             finally:
                 await end_all_pods(beside.cluster)
-                structlog.reset_defaults()
 
 
 def bounded_engine(url: str, *, pool: int, application: str, read_only: bool = False) -> AsyncEngine:

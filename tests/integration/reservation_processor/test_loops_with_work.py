@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-import structlog
 
 from api_service import services
 from api_service.services import Services
@@ -139,8 +138,6 @@ async def busy(
         home=tmp_path, local_gpus="h100:1", local_use=recording, sample_every_s=1, lease_s=LEASE.total_seconds(),
         retention={"look_s": OFTEN_S},
     )  # fmt: skip
-    # Tracebacks as the tests' console draws them take seconds each, and stop all loops meanwhile.
-    structlog.configure(processors=[structlog.processors.format_exc_info, structlog.processors.KeyValueRenderer()])
     stop, world = asyncio.Event(), cast("Any", NoPods())
     async with AsyncExitStack() as stack:
         runtime = await stack.enter_async_context(open_runtime(settings, proxy.url))
@@ -167,7 +164,6 @@ async def busy(
             yield Busy(runtime, other, api, hand)
         finally:
             proxy.heal()
-            structlog.reset_defaults()
 
 
 async def test_no_sqlstate_ends_a_loop_that_has_something_to_do(busy: Busy, proxy: FaultProxy) -> None:
