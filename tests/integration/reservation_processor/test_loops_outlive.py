@@ -64,6 +64,7 @@ async def whole(
     """All loops of a system in one process, at work behind the proxy; none may have ended when the test has."""
     monkeypatch.setattr(leading, "SUM_UP_EVERY_S", OFTEN_S)
     monkeypatch.setattr(leading, "RESEAL_EVERY_S", OFTEN_S)
+    monkeypatch.setattr(leading, "_LONGEST_REST_S", OFTEN_S)
     monkeypatch.setattr(ending, "REPAIR_EVERY_S", OFTEN_S)
     monkeypatch.setattr(health, "EVERY_S", OFTEN_S)
     monkeypatch.setattr(idling, "EVERY_S", OFTEN_S)

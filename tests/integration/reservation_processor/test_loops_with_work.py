@@ -132,6 +132,7 @@ async def busy(
     """A processor that stands by, removal of what is old, the ending of pods, a consumer and an API; another leads."""
     monkeypatch.setattr(wiring, "open_engine", bounded_engine)
     monkeypatch.setattr(services, "LAST_USED_EVERY_S", OFTEN_S)
+    monkeypatch.setattr(leading, "_LONGEST_REST_S", OFTEN_S)
     recording = tmp_path / "use.csv"
     recording.write_text("at_s,gpu,utilisation\n0,0,0.5\n")
     settings = StandaloneSettings(
