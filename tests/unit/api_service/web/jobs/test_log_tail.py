@@ -11,6 +11,7 @@ from api_service.web.jobs import log_tail
 from api_service.web.jobs.ansi_text import LONGEST_LINE
 from api_service.web.jobs.log_tail import KEPT_LETTERS, KEPT_LINES, MOST_HTML, read_tail, stream_lines
 from reservation_core.ports.cluster import OmittedOutput
+from tests.virtual_time import run_virtually
 
 
 async def chunks(*parts: bytes) -> AsyncGenerator[bytes]:
@@ -56,7 +57,7 @@ async def test_everything_that_is_printed_is_told_once_and_in_order() -> None:
     assert [event["anew"] for event in events][:2] == [True, False]
 
 
-async def test_what_was_printed_before_is_told_at_once_though_it_is_read_slowly(
+def test_what_was_printed_before_is_told_at_once_though_it_is_read_slowly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A reader's place may be near its end: the lines of a first part alone would move them."""
@@ -67,7 +68,7 @@ async def test_what_was_printed_before_is_told_at_once_though_it_is_read_slowly(
             await asyncio.sleep(0.2)
             yield b"%d\n" % part
 
-    [event] = await told(log())
+    [event] = run_virtually(told(log()))
     assert event["lines"] == ["0", "1", "2", "3", "4", "5"]
 
 

@@ -32,7 +32,7 @@ from reservation_core.usecases.history.audit_chain import (
 )
 from reservation_core.usecases.history.retention import RetentionWalk, remove_old_history
 from tests.clusters.scripted_cluster import ScriptedCluster
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 OLD = datetime(2020, 1, 31, 23, 59, tzinfo=UTC)
@@ -206,13 +206,14 @@ async def test_what_commits_late_is_waited_for(
 
 
 async def test_who_writes_for_long_keeps_nobody_who_has_no_hole_before_them(
-    seed: Any, uow: UnitOfWorkFactory, writers: list[asyncpg.Connection]
+    seed: Any, uow: UnitOfWorkFactory, writers: list[asyncpg.Connection], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(audit_chain, "_POLLS", 1_000_000)
     await record(seed, 3)
     transaction = writers[0].transaction()
     await transaction.start()
     await writers[0].fetchval(RECORDED, NOW, "late")
-    assert await asyncio.wait_for(chain_events(uow), 5) == 3
+    assert await asyncio.wait_for(chain_events(uow), PATIENCE_S) == 3
     await transaction.rollback()
 
 
