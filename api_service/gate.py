@@ -7,6 +7,7 @@ ASGI: a middleware class of the framework's would cost as much again as the whol
 import re
 import time
 from collections.abc import Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from secrets import token_hex
@@ -70,6 +71,7 @@ class Pages(Protocol):
         ...
 
 
+@cache
 def _installed_version() -> bytes | None:
     """The server's version; None where its source runs without being installed."""
     try:

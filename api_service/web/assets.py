@@ -6,7 +6,7 @@ An address holds a digest of the file, so browsers may cache it for ever.
 import gzip
 import hashlib
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 from starlette.exceptions import HTTPException
@@ -44,9 +44,7 @@ class Assets:
             for path in sorted(folder.glob("*")) if folder.is_dir() else ():
                 media_type = _TYPES.get(path.suffix)
                 if media_type is not None:
-                    content = path.read_bytes()
-                    digest = hashlib.sha256(content).hexdigest()[:16]
-                    self._found[path.name] = Asset(media_type, digest, content, _compressed(content))
+                    self._found[path.name] = _read(path, media_type)
 
     def has(self, name: str) -> bool:
         """Whether the file exists: scripts exist only where they were built."""
@@ -68,7 +66,9 @@ class Assets:
         return Response(found.content, media_type=found.media_type, headers=headers)
 
 
-# Several applications can live in one process: files are compressed for the first.
-@lru_cache(64)
-def _compressed(content: bytes) -> bytes:
-    return gzip.compress(content, 9, mtime=0)
+# Several applications can live in one process: files are read and compressed for the first.
+@cache
+def _read(path: Path, media_type: str) -> Asset:
+    content = path.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()[:16]
+    return Asset(media_type, digest, content, gzip.compress(content, 9, mtime=0))
