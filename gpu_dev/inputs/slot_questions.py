@@ -15,6 +15,15 @@ def which_slot(start: datetime, end: datetime, start_is_clear: bool, end_is_clea
     return f"{end:%-H:%M} the next day? Write {begin}-{until}."
 
 
+def which_end(start: datetime, end: datetime, *, is_clear: bool) -> str:
+    """The question which end is meant, with each as it can be written; `end` is on the day after `start`."""
+    evening, next_day = end - timedelta(hours=12), f"{end:%-H:%M} the next day"
+    write = f'--end "{end:%Y-%m-%d %H:%M}"'
+    if is_clear or end.hour >= 12 or evening <= start:
+        return f"Does it end at {next_day}? Write {write}."
+    return f"Does it end at {_with_half(evening)} or at {next_day}? Write --end {_with_half(evening)} or {write}."
+
+
 def _with_half(moment: datetime) -> str:
     """A clock time as `9am` or `2:30pm`."""
     return f"{moment:%-I:%M%p}".replace(":00", "").lower()

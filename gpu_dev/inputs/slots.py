@@ -23,7 +23,7 @@ def slot_fields(start: str, end: str | None, duration: str | None, zone: str | N
     if duration is not None:
         return fields | {"duration": parse_duration(duration)}
     begin = parse_instant(start, now, name, whole_days=False)
-    return fields | {"end": parse_end(end or "", begin, now, name)}
+    return fields | {"end": parse_end(end or "", begin, now, name, start=start)}
 
 
 def window_fields(start: str | None, end: str | None, duration: str | None, zone: str | None) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def recurrence_rule(text: str) -> str:
         )
     if word not in _REPEATS:
         return text
-    if not (count.isascii() and count.isdigit()):
+    if not (count.isascii() and count.isdigit() and int(count)):
         raise UsageError(
             f'How many dates has the series? Write --rrule "{word} 8" for 8, or "{_REPEATS[word]};UNTIL=20301231".'
         )

@@ -12,42 +12,33 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.durations import parse_duration
-from gpu_dev.inputs.slot_questions import which_slot
+from gpu_dev.inputs.slot_questions import which_end, which_slot
+from gpu_dev.inputs.time_words import DATE, DAYS, NEAR_DAYS, usual
 from reservation_core.domain.short_durations import seconds_in
+from reservation_core.domain.wall_times import NoSuchLocalTimeError, in_zone
 
-_NEAR_DAYS = ("yesterday", "today", "tomorrow")
-_FIXED = (*_NEAR_DAYS, "now", "in")
+_FIXED = (*NEAR_DAYS, "now", "in")
 """First words of times that are the same seen from anywhere."""
-_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _CLOCK = re.compile(r"(\d{1,2})(?::(\d{2})(?::(\d{2}))?)? ?(am|pm)?", re.ASCII)
 _SLOT = re.compile(r"(?:(?P<day>.*\S) )?(?P<start>\d[\d:]* ?(?:am|pm)?) ?[-–] ?(?P<end>\d[\d:]* ?(?:am|pm)?)", re.ASCII)
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _DATED_SLOT = re.compile(r"\d{4}-\d{2}-\d{2} \d{1,2}(?::\d{2})?-\d{2}:\d{2}", re.ASCII)
 _WITH_OFFSET = re.compile(r"\d{4}-\d{2}-\d{2}.*(?:[zZ]|[+-](?:0\d|1[0-4]):?\d{2})")
-_AT = re.compile(r" at (?=\d)", re.IGNORECASE | re.ASCII)
-_CLOCK_FIRST = re.compile(
-    r"(\d{1,2}(?::\d{2}){0,2} ?[ap]m|\d{1,2}(?::\d{2}){1,2}) (?:on )?([a-z]{3,}(?: [a-z]{3,})?|\d{4}-\d{2}-\d{2})",
-    re.IGNORECASE | re.ASCII,
-)
-_MONTHS = (
-    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
-    "december",
-)  # fmt: skip
-_PRINTED_DATE = re.compile(r"(?:([a-z]{3,9}),? )?(\d{1,2}) ([a-z]{3,9}) (\d{4})", re.IGNORECASE | re.ASCII)
 _ZONE_NAME = re.compile(r"(.*\d[\d:]*(?: ?[ap]m)?) ([a-z]{3,5}|[+-]\d{2})", re.IGNORECASE | re.ASCII)
-_TO = re.compile(r"(?<=[\dm]) (?:to|until|till) (?=\d)", re.IGNORECASE | re.ASCII)
-_CLOCK_WORDS = {"noon": "12pm", "midnight": "12am"}
 _FROM_MIDNIGHT = re.compile(r".*\S\s+midnight\s*(?:[-–]|(?:to|until|till)\s).*", re.IGNORECASE)
 """A slot that begins at the midnight of a day."""
-_CLOCK_WORD = re.compile(rf"\b({'|'.join(_CLOCK_WORDS)})\b", re.IGNORECASE)
+_IN_12_HOURS = re.compile(r"\d ?[ap]m\b", re.IGNORECASE | re.ASCII)
 _LOCALTIME = Path("/etc/localtime")
 FORMS = 'Write it as "2030-01-31 09:00", "tomorrow 9am", "mon 14:30", 09:00, now or "in 2h".'
 _PAST_FORMS = 'Write it as "2030-01-31 09:00", "yesterday 9am", "mon 14:30", 09:00, now or "3d ago".'
 
 
 def local_now() -> datetime:
-    """This machine's clock, with an offset; whole minutes."""
-    return datetime.now(UTC).replace(second=0, microsecond=0).astimezone()  # noqa: TID251 - the client has no clock port
+    """This machine's clock, with an offset; whole seconds."""
+    return datetime.now(UTC).replace(microsecond=0).astimezone()  # noqa: TID251 - the client has no clock port
+
+
+def _minute(now: datetime) -> datetime:
+    return now.replace(second=0, microsecond=0)
 
 
 def zone_name(given: str | None) -> str | None:
@@ -74,23 +65,24 @@ def parse_time(text: str, now: datetime, zone: str | None, *, whole_days: bool =
     `now` (aware) is what relative times count from; a clock time alone is its next occurrence. Without `zone` a local
     time gets this machine's offset. With `whole_days` a day alone is its beginning. Raises UsageError.
     """
-    wanted = _usual(text)
+    wanted = usual(text)
     if len(wanted) > 10 and _WITH_OFFSET.fullmatch(wanted):
         return _with_offset(wanted)
     if "midnight" in text.lower() and not _is_clock(text):
         raise _which_midnight(text)
-    here = now.astimezone(_zone(zone))
+    here = _minute(now).astimezone(_zone(zone))
     if (named := _named_zone(wanted, here)) is not None:
         return _in_zone(parse_time(named[0], now, "UTC" if named[1] == "UTC" else zone), named[1], zone)
     lowered = wanted.lower()
     if lowered == "now":
         return here.isoformat(timespec="minutes")
     if lowered.startswith("in "):
-        return (here + parse_duration(lowered[3:])).isoformat(timespec="minutes")
+        later = parse_duration(lowered[3:])
+        return _written((now.astimezone(_zone(zone)) if later % timedelta(minutes=1) else here) + later)
     local = _local(lowered, here.replace(tzinfo=None))
     if local is None and (day := _day(lowered, here.replace(tzinfo=None))) is not None:
         if not whole_days:
-            on = "" if lowered in _NEAR_DAYS or lowered.startswith("next ") else "on "
+            on = "" if lowered in NEAR_DAYS or lowered.startswith("next ") else "on "
             raise UsageError(f'At what time {on}{wanted}? Write it as "{wanted} 9am" or "{wanted} 14:30".')
         local = day
     if local is None:
@@ -109,36 +101,8 @@ def _with_offset(text: str) -> str:
     return written
 
 
-def _usual(text: str) -> str:
-    """A time with single spaces, numbers for noon and midnight, and the day before the clock time.
-
-    A date as tables show it (`Mon 30 Nov 2026 09:00:12`) is one as in `2026-11-30 09:00`.
-    """
-    numbers = _CLOCK_WORD.sub(lambda word: _CLOCK_WORDS[word[0].lower()], " ".join(text.split()))
-    numbers = _PRINTED_DATE.sub(_plain_date, numbers)
-    turned = _CLOCK_FIRST.fullmatch(numbers)
-    return _AT.sub(" ", numbers if turned is None or not _is_day(turned[2]) else f"{turned[2]} {turned[1]}")
-
-
-def _is_day(text: str) -> bool:
-    """Whether it is a day's name or date, rather than a zone's name."""
-    name = text.lower().removeprefix("next ")
-    return name in _NEAR_DAYS or _DATE.fullmatch(name) is not None or any(day.startswith(name) for day in _DAYS)
-
-
 def _which_midnight(text: str) -> UsageError:
     return UsageError(f"Is the midnight of {text!r} the beginning of that day or its end? Write the day and 00:00.")
-
-
-def _plain_date(found: re.Match[str]) -> str:
-    months = [number for number, name in enumerate(_MONTHS, 1) if name.startswith(found[3].lower())]
-    if len(months) != 1:
-        return found[0]
-    date = f"{found[4]}-{months[0]:02}-{int(found[2]):02}"
-    day = _day(date, datetime.min.replace(tzinfo=UTC))
-    if found[1] and day is not None and not _DAYS[day.weekday()].startswith(found[1].lower()):
-        raise UsageError(f"{date} is a {_DAYS[day.weekday()].capitalize()}, not a {found[1]}. Leave the weekday out.")
-    return date
 
 
 def _named_zone(wanted: str, here: datetime) -> tuple[str, str] | None:
@@ -157,7 +121,7 @@ def _short_names(here: datetime) -> set[str | None]:
 
 def _fault_of(text: str, lowered: str) -> str:
     """Why it is not a time."""
-    if (date := _DATE.match(lowered)) is not None:
+    if (date := DATE.match(lowered)) is not None:
         try:
             datetime.fromisoformat(date[0])
         except ValueError:
@@ -168,19 +132,20 @@ def _fault_of(text: str, lowered: str) -> str:
 def parse_slot(text: str, now: datetime, zone: str | None) -> tuple[str, str] | None:
     """Start and end of `mon 9-17` or `tomorrow 9am-5pm`; None for what is no such slot. Raises UsageError.
 
-    An end that is not after the start is on the next day where both have am or pm (`9pm-5am`), or neither has and the
-    start is of 24 hours (`22-6`). A date, a space and `09:00-12:00` is a slot, no time with an offset.
+    An end that is not after the start is on the next day where both have am or pm (`9pm-5am`), or the start is of 24
+    hours and the end is am, midnight or of 24 hours as well (`22-6`). A date, a space and `09:00-12:00` is a slot, no
+    time with an offset.
     """
     if _FROM_MIDNIGHT.fullmatch(text):
         raise _which_midnight(text)
-    wanted = _TO.sub("-", _usual(text))
+    wanted = usual(text)
     if (named := _named_zone(wanted, now.astimezone(_zone(zone)))) is not None and "-" in named[0]:
         within = parse_slot(named[0], now, "UTC" if named[1] == "UTC" else zone)
         return None if within is None else (_in_zone(within[0], named[1], zone), _in_zone(within[1], named[1], zone))
     slot = _SLOT.fullmatch(wanted.lower())
     if slot is None or (_WITH_OFFSET.fullmatch(wanted) and not _DATED_SLOT.fullmatch(wanted)):
         return None
-    here = now.astimezone(_zone(zone)).replace(tzinfo=None)
+    here = _minute(now).astimezone(_zone(zone)).replace(tzinfo=None)
     first, until = slot["start"].strip(), _clock(slot["end"])
     if first.isdigit() and slot["end"].endswith("pm") and until is not None and int(first) + 12 < until.hour:
         first += "pm"  # 1-5pm
@@ -190,7 +155,8 @@ def parse_slot(text: str, now: datetime, zone: str | None) -> tuple[str, str] | 
     end = datetime.combine(start, until)
     if end <= start:
         of_12_hours = first.endswith("m"), slot["end"].endswith("m")
-        if of_12_hours != (True, True) and (any(of_12_hours) or start.hour < 13):
+        after_noon = of_12_hours[0] or start.hour >= 13 or (start.hour == 12 and until == time(0))
+        if not after_noon or not (until == time(0) or of_12_hours[1] or not of_12_hours[0]):
             raise UsageError(f'"{first}-{slot["end"]}": {which_slot(start, end, *of_12_hours)}')
         end += timedelta(days=1)
     return _sent(start, zone), _sent(end, zone)
@@ -200,14 +166,22 @@ def parse_instant(text: str, now: datetime, zone: str | None, *, whole_days: boo
     """The same as an aware time. Raises UsageError."""
     try:
         return aware(parse_time(text, now, zone, whole_days=whole_days), zone)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise UsageError(f"{text!r} is not a time. {FORMS}") from error
 
 
 def aware(written: str, zone: str | None) -> datetime:
-    """A time as the wire has it, aware; one without offset is in `zone`. Raises ValueError."""
-    read = datetime.fromisoformat(written)
-    return read if read.tzinfo is not None else read.replace(tzinfo=_zone(zone))
+    """A time as the wire has it, aware; one without offset is in `zone`.
+
+    Raises ValueError for what is no time, and UsageError for a time that a clock change leaves out.
+    """
+    read, there = datetime.fromisoformat(written), _zone(zone)
+    if read.tzinfo is not None or there is None:
+        return read
+    try:
+        return in_zone(read, there).astimezone(there)
+    except NoSuchLocalTimeError as error:
+        raise UsageError(str(error)) from error
 
 
 def parse_past(text: str, now: datetime, zone: str | None) -> datetime:
@@ -232,27 +206,41 @@ def _ago(text: str, now: datetime) -> datetime | None:
 
 
 def _parse_past(text: str, now: datetime, zone: str | None) -> datetime:
-    day = (_usual(text).lower().split() or [""])[0]
-    if len(day) >= 3 and any(name.startswith(day) for name in _DAYS):
+    day = (usual(text).lower().split() or [""])[0]
+    if len(day) >= 3 and any(name.startswith(day) for name in DAYS):
         last = parse_instant(text, now - timedelta(days=6), zone)
         return last if last <= now else parse_instant(text, now - timedelta(days=7), zone)
-    return parse_instant(f"today {_usual(text)}" if _is_clock(text) else text, now, zone)
+    return parse_instant(f"today {usual(text)}" if _is_clock(text) else text, now, zone)
 
 
 def _is_clock(text: str) -> bool:
     """Whether it is a clock time alone, such as `9:30`, `noon` or `9:30 UTC`."""
-    clock = _CLOCK.fullmatch(_ZONE_NAME.sub(r"\1", _usual(text)).lower())
+    clock = _CLOCK.fullmatch(_ZONE_NAME.sub(r"\1", usual(text)).lower())
     return clock is not None and any(clock.group(2, 4))
 
 
-def parse_end(text: str, begin: datetime, now: datetime, zone: str | None) -> str:
+def parse_end(text: str, begin: datetime, now: datetime, zone: str | None, *, start: str = "") -> str:
     """The end of a slot as the wire has it: `18:00` and `fri 9am` are the first after the start. Raises UsageError.
 
-    An end that names its day alone (`today 18:00`, a date) is not moved.
+    An end that names its day alone (`today 18:00`, a date) is not moved. `start` is how `begin` was typed.
     """
     end = parse_instant(text, now, zone, whole_days=False)
-    is_fixed = _usual(text).lower().split()[0] in _FIXED
-    return parse_time(text, begin if end <= begin and not is_fixed else now, zone)
+    is_fixed = usual(text).lower().split()[0] in _FIXED
+    counted_from = begin if end <= begin and not is_fixed else now
+    if _is_clock(text):
+        _require_clear_end(text, begin, parse_instant(text, counted_from, zone), zone, start)
+    return parse_time(text, counted_from, zone)
+
+
+def _require_clear_end(text: str, begin: datetime, end: datetime, zone: str | None, start: str) -> None:
+    """Raise UsageError for an end of the next day that may be meant for the evening of the day of the start.
+
+    It is clear where both are typed with am or pm, and after a start in the afternoon.
+    """
+    of_12_hours = [_IN_12_HOURS.search(usual(typed)) is not None for typed in (start, text)]
+    here, there = (moment.astimezone(_zone(zone)).replace(tzinfo=None) for moment in (begin, end))
+    if there.date() > here.date() and here.hour < 13 and there.time() != time(0) and not all(of_12_hours):
+        raise UsageError(which_end(here, there, is_clear=of_12_hours[1]))
 
 
 def parse_new_end(text: str, begin: datetime, end: datetime, now: datetime, zone: str | None) -> str:
@@ -262,8 +250,11 @@ def parse_new_end(text: str, begin: datetime, end: datetime, now: datetime, zone
     """
     if not _is_clock(text):
         return parse_end(text, begin, now, zone)
-    last_day = (end.astimezone(_zone(zone)) - timedelta(minutes=1)).replace(hour=0, minute=1, second=0)
-    return parse_time(text, last_day if end - begin > timedelta(days=1) else begin, zone)
+    if end - begin > timedelta(days=1):
+        begin = (end.astimezone(_zone(zone)) - timedelta(minutes=1)).replace(hour=0, minute=1, second=0)
+    else:
+        _require_clear_end(text, begin, parse_instant(text, begin, zone), zone, "")
+    return parse_time(text, begin, zone)
 
 
 def parse_period(
@@ -280,13 +271,13 @@ def parse_period(
     if past and begin is not None and begin > now:
         raise UsageError(f"{start!r} is in the future. Give a time in the past.")
     if past and begin is not None and end is not None and until is not None and until > now and _is_clock(end):
-        day_before = parse_instant(f"yesterday {_usual(end)}", now, zone)
+        day_before = parse_instant(f"yesterday {usual(end)}", now, zone)
         until = day_before if day_before > begin else until
     if begin is not None and end is not None and until is not None and until <= begin:
-        word = _usual(end).lower().split()[0]
+        word = usual(end).lower().split()[0]
         if word not in _FIXED and not (past and _ago(end, now)):
             until = parse_instant(end, begin, zone)
-        if until <= begin and len(word) >= 3 and any(name.startswith(word) for name in _DAYS):
+        if until <= begin and len(word) >= 3 and any(name.startswith(word) for name in DAYS):
             until = parse_instant(end, begin + timedelta(days=1), zone)  # `today` to `fri`, on a Friday
         if until <= begin or (past and until > now):
             raise UsageError(f"The end, {end!r}, is not after the begin, {start!r}.")
@@ -320,7 +311,7 @@ def _written(moment: datetime) -> str:
 
 def _local(text: str, here: datetime, *, hours_alone: bool = False) -> datetime | None:
     """A day and a clock time, or a clock time alone; an hour alone (`9`) only after a day, or with `hours_alone`."""
-    words = re.split("[ t](?=[0-9])", text) if _DATE.match(text) else text.rsplit(" ", 1)
+    words = re.split("[ t](?=[0-9])", text) if DATE.match(text) else text.rsplit(" ", 1)
     if words[-1] in ("am", "pm"):
         words = text.rsplit(" ", 2)
         words[-2:] = [" ".join(words[-2:])]
@@ -332,7 +323,7 @@ def _local(text: str, here: datetime, *, hours_alone: bool = False) -> datetime 
         if day is None:
             return None
         moment = datetime.combine(day, clock)
-        weekday = not _DATE.fullmatch(words[0]) and words[0] not in _NEAR_DAYS
+        weekday = not DATE.fullmatch(words[0]) and words[0] not in NEAR_DAYS
         return moment + timedelta(days=7) if weekday and moment < here else moment
     if words[0].isdigit() and not hours_alone:
         return None
@@ -356,15 +347,15 @@ def _clock(text: str) -> time | None:
 def _day(text: str, here: datetime) -> datetime | None:
     """The beginning of a day: a date, `today`, `tomorrow`, or the next such weekday (today, if it is one)."""
     today = here.replace(hour=0, minute=0, second=0, microsecond=0)
-    if _DATE.fullmatch(text):
+    if DATE.fullmatch(text):
         try:
             return datetime.fromisoformat(text)
         except ValueError:
             return None
-    if text in _NEAR_DAYS:
-        return today + timedelta(days=_NEAR_DAYS.index(text) - 1)
+    if text in NEAR_DAYS:
+        return today + timedelta(days=NEAR_DAYS.index(text) - 1)
     name = text.removeprefix("next ")
-    days = [number for number, day in enumerate(_DAYS) if len(name) >= 3 and day.startswith(name)]
+    days = [number for number, day in enumerate(DAYS) if len(name) >= 3 and day.startswith(name)]
     if len(days) != 1:
         return None
     coming = today + timedelta(days=(days[0] - here.weekday()) % 7)
@@ -372,7 +363,7 @@ def _day(text: str, here: datetime) -> datetime | None:
         return coming
     if days[0] > here.weekday():  # for some the one of this week, for others that of the next one
         later = coming + timedelta(days=7)
-        raise UsageError(f"Which {_DAYS[days[0]].title()}, {coming:%Y-%m-%d} or {later:%Y-%m-%d}? Write the date.")
+        raise UsageError(f"Which {DAYS[days[0]].title()}, {coming:%Y-%m-%d} or {later:%Y-%m-%d}? Write the date.")
     return coming if coming > today else coming + timedelta(days=7)
 
 

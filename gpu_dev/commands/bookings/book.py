@@ -257,7 +257,7 @@ def move(
                 booking = client.bookings.get(whole)
                 fields["end"] = parse_new_end(end, booking.start, booking.end, now, name)
             else:
-                fields["end"] = parse_end(end, parse_instant(start, now, name), now, name)
+                fields["end"] = parse_end(end, parse_instant(start, now, name), now, name, start=start)
         act = client.bookings.would_change if dry_run else client.bookings.change
         show_booking(act(whole, make_request(BookingChange, fields)), output)
 

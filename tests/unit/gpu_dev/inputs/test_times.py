@@ -53,6 +53,10 @@ NOW = datetime(2026, 11, 21, 11, 30, tzinfo=UTC)
         ("next sat 13:00", "2026-11-28T13:00"),
         ("now", "2026-11-21T12:30+01:00"),
         ("in 2h", "2026-11-21T14:30+01:00"),
+        ("in 90s", "2026-11-21T12:31:30+01:00"),
+        ("12pm tomorrow UTC", "2026-11-22T12:00Z"),
+        ("9 tomorrow", "2026-11-22T09:00"),
+        ("9:30 on mon CET", "2026-11-23T09:30+01:00"),
         ("tomorrow 10:00:30", "2026-11-22T10:00:30"),
         ("10:00:30 tomorrow", "2026-11-22T10:00:30"),
         ("2030-01-31T10:00:30", "2030-01-31T10:00:30"),
@@ -285,7 +289,7 @@ def test_a_clock_time_that_ends_a_booking_of_days_is_on_its_last_day(typed: str,
     ("start", "end", "typed", "sent"),
     [
         ("mon 9:00", "mon 17:00", "18:00", "2026-11-23T18:00"),
-        ("mon 9:00", "mon 17:00", "2:00", "2026-11-24T02:00"),
+        ("mon 9:00", "mon 17:00", "9pm", "2026-11-23T21:00"),
         ("mon 22:00", "tue 6:00", "5:00", "2026-11-24T05:00"),
         ("mon 22:00", "tue 6:00", "23:00", "2026-11-23T23:00"),
         ("mon 22:00", "tue 6:00", "midnight", "2026-11-24T00:00"),
@@ -332,3 +336,52 @@ def test_a_weekday_that_is_not_the_dates_is_refused() -> None:
 @pytest.mark.parametrize("text", ["9am mon", "mon 9am", "noon mon"])
 def test_a_clock_before_a_weekday_looks_back_too(text: str) -> None:
     assert parse_past(text, NOW, STOCKHOLM) <= NOW
+
+
+def test_a_length_in_seconds_is_counted_from_this_second() -> None:
+    late = NOW.replace(second=45)
+    assert parse_time("in 90s", late, STOCKHOLM) == "2026-11-21T12:32:15+01:00"
+    assert parse_time("in 2m", late, STOCKHOLM) == "2026-11-21T12:32+01:00"
+    assert parse_time("now", late, STOCKHOLM) == "2026-11-21T12:30+01:00"
+    assert parse_time("12:30", late, STOCKHOLM) == "2026-11-21T12:30"
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "question"),
+    [
+        ("mon 9", "8:00", 'Does it end at 8pm or at 8:00 the next day? Write --end 8pm or --end "2026-11-24 08:00".'),
+        ("mon 9am", "8:30", 'Does it end at 8:30pm or at 8:30 the next day? Write --end 8:30pm or --end "2026-11-24'),
+        ("mon 9", "8am", 'Does it end at 8:00 the next day? Write --end "2026-11-24 08:00".'),
+        ("mon 12:30", "12:00", 'Does it end at 12:00 the next day? Write --end "2026-11-24 12:00".'),
+    ],
+)
+def test_an_end_of_the_next_day_is_asked_about_where_the_evening_may_be_meant(
+    start: str, end: str, question: str
+) -> None:
+    with pytest.raises(UsageError) as asked:
+        parse_end(end, parse_instant(start, NOW, STOCKHOLM), NOW, STOCKHOLM, start=start)
+    assert asked.value.detail.startswith(question)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "sent"),
+    [
+        ("mon 9am", "8am", "2026-11-24T08:00"),
+        ("mon 14", "8:00", "2026-11-24T08:00"),
+        ("mon 9", "midnight", "2026-11-24T00:00"),
+        ("mon 9", "tue 8:00", "2026-11-24T08:00"),
+    ],
+)
+def test_an_end_of_the_next_day_is_clear(start: str, end: str, sent: str) -> None:
+    assert parse_end(end, parse_instant(start, NOW, STOCKHOLM), NOW, STOCKHOLM, start=start) == sent
+
+
+def test_a_new_end_of_the_next_day_is_asked_about() -> None:
+    begin, end = (parse_instant(text, NOW, STOCKHOLM) for text in ("mon 9:00", "mon 17:00"))
+    with pytest.raises(UsageError, match="at 2pm or at 2:00 the next day"):
+        parse_new_end("2:00", begin, end, NOW, STOCKHOLM)
+
+
+def test_an_instant_that_a_clock_change_leaves_out_is_refused() -> None:
+    with pytest.raises(UsageError, match="2027-03-28T02:30 does not exist in Europe/Stockholm: clocks go forward"):
+        parse_instant("2027-03-28 02:30", NOW, STOCKHOLM)
