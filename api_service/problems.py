@@ -83,6 +83,24 @@ _HTTP_PROBLEMS: Mapping[int, tuple[str, str]] = {
     405: ("method_not_allowed", "This address does not take this method; the Allow header says which it takes."),
 }
 
+_NONE_NAMED_SO: Mapping[str, str] = {
+    "job_id": "No job has this id. `gpu-dev list` shows your jobs.",
+    "booking_id": "No booking has this id. `gpu-dev book list` shows your bookings.",
+    "window_id": "No maintenance window has this id. `gpu-dev maintenance list` lists all windows.",
+    "token_id": "No token has this id. `gpu-dev tokens list` shows yours.",
+    "key_id": "No SSH key has this id. `gpu-dev keys list` shows yours.",
+    "target_id": "No notification address has this id. `gpu-dev notify targets` shows yours.",
+    "node": "No node has this name. `gpu-dev nodes` lists all nodes.",
+    "name": "No user has this name. `gpu-dev users me` shows your own.",
+    "user": "No user has this name. `gpu-dev users me` shows your own.",
+    "project": "No project has this name. `gpu-dev projects list` shows yours.",
+    "disk": "No disk has this name. `gpu-dev disk list` shows all.",
+    "snapshot": "No snapshot has this name. `gpu-dev disk list` shows your disks.",
+    "secret": "No secret has this name. `gpu-dev secret list` shows yours.",
+    "pod": "No unknown pod has this name. `gpu-dev pods` lists all unknown pods.",
+}
+"""What is said of a part of an address that can't be the id or name of anything."""
+
 
 class ProblemError(Exception):
     """A request that is answered with a problem of the API's own making."""
@@ -150,6 +168,13 @@ def invalid(found: Iterable[Mapping[str, Any]]) -> ProblemError:
     return ProblemError(422, "invalid_request", detail, broken_rules=rules)
 
 
+def _nothing_named_so(method: str, found: Sequence[Mapping[str, Any]]) -> ProblemError | None:
+    """404 for an address with an id or name that nothing can have, unless the request would make what it names."""
+    parts = [] if method == "PUT" else [str(error["loc"][1]) for error in found if error["loc"][0] == "path"]
+    details = [_NONE_NAMED_SO[part] for part in parts if part in _NONE_NAMED_SO]
+    return ProblemError(404, errors.NotFoundError.code, details[0]) if details else None
+
+
 def of_validation(error: ValidationError) -> ProblemError:
     """422 of a body that does not fit its model."""
     return invalid(error.errors(include_url=False, include_input=False, include_context=False))
@@ -170,7 +195,7 @@ def of_exception(error: Exception, request: Request) -> Response | None:
             found = ProblemError(STATUS_OF.get(type(error), 409), error.code, error.detail, broken_rules=rules or None)
         case RequestValidationError():
             # FastAPI's places begin with `path`, `query` or `header`: those words help and stay.
-            found = invalid(error.errors())
+            found = _nothing_named_so(request.method, error.errors()) or invalid(error.errors())
         case HTTPException():
             code, detail = _HTTP_PROBLEMS.get(error.status_code, ("http_error", "The request can't be served."))
             headers = dict(error.headers or {})
