@@ -1,7 +1,7 @@
 """`gpu-dev explain`: the reasons for a job's state, and advice. Pure: decided from the job and the counted GPUs."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import assert_never
 
 from msgspec import Struct
@@ -15,7 +15,7 @@ from gpu_dev.wire.jobs import Job
 from gpu_dev.wire.nodes import UseOut
 from reservation_core.domain.jobs.asked_dependencies import DependencyState, DependencyWhen
 from reservation_core.domain.model import JobStatus, ReasonCode
-from reservation_core.domain.status_words import queue_words
+from reservation_core.domain.status_words import promise_stands, queue_words
 
 _WORTH_A_WORD = timedelta(minutes=5)
 _BECAME = {
@@ -82,7 +82,7 @@ def _facts(job: Job) -> list[str]:
         if job.estimated_start_at is not None and job.after:
             facts.append(f"Starts about: {start_words(job)}, {_after_others(job)}.")
         if job.promised_start_at is not None:
-            facts.append(f"Promised start: {local_time(job.promised_start_at)}.")
+            facts.append(_promise_of(job, job.promised_start_at))
     elif job.status is JobStatus.QUEUED:
         place = "not known yet" if job.queue_position is None else str(job.queue_position)
         start = start_words(job) or "no estimate"
@@ -91,7 +91,7 @@ def _facts(job: Job) -> list[str]:
             f"Starts about: {start}.",
         ]
         if job.promised_start_at is not None:
-            facts.append(f"Promised start: {local_time(job.promised_start_at)}.")
+            facts.append(_promise_of(job, job.promised_start_at))
     if job.allocations:
         facts.append(
             f"{'Its GPUs' if job.gpus else 'It is on'}: {placed(job.allocations, typed=job.gpu_type is None)}."
@@ -103,6 +103,12 @@ def _facts(job: Job) -> list[str]:
     if job.exit_code is not None:
         facts.append(f"Its exit code: {job.exit_code}.")
     return facts
+
+
+def _promise_of(job: Job, promised: datetime) -> str:
+    if promise_stands(promised, job.estimated_start_at):
+        return f"Promised start: {local_time(promised)}."
+    return f"Promised start: {local_time(promised)}, which is no longer possible."
 
 
 def _after_others(job: Job) -> str:

@@ -13,6 +13,7 @@ from gpu_dev.terminal import StatusLine, say
 from gpu_dev.wire.jobs import Job, JobSubmit
 from reservation_core.domain.disks.disk_uses import DISKS_VARIABLE, HOME, DiskUse, fault_of_home
 from reservation_core.domain.model import JobStatus
+from reservation_core.domain.status_words import promise_stands
 
 
 def say_how_to_go_on(job_id: str) -> None:
@@ -70,6 +71,7 @@ def _line(job: Job) -> str:
     """The state of a job that may still start; nothing of another, which the error after it says."""
     if job.status not in (JobStatus.QUEUED, JobStatus.STARTING, JobStatus.RUNNING):
         return ""
-    if job.status is JobStatus.QUEUED and job.promised_start_at is not None:
-        return f"promised start {minute(job.promised_start_at)}, {waiting_line(job)}"
+    promised = job.promised_start_at if job.status is JobStatus.QUEUED else None
+    if promised is not None and promise_stands(promised, job.estimated_start_at):
+        return f"promised start {minute(promised)}, {waiting_line(job)}"
     return waiting_line(job)

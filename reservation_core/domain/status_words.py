@@ -1,4 +1,6 @@
-"""A booking's and a maintenance window's status in words, the same on pages and on the command line."""
+"""What jobs, bookings and maintenance windows are at, the same on pages and on the command line."""
+
+from datetime import datetime
 
 _BOOKING_STATUSES = {
     "waiting": "on the waitlist",
@@ -38,3 +40,8 @@ def queue_words(gpu_type: str | None, booking_id: str | None = None, gpus: int =
     if gpus == 0:
         return "the queue of jobs without GPUs"
     return f"the queue of {booking_id}" if booking_id else f"the queue for {gpu_type or 'any type'}"
+
+
+def promise_stands(promised: datetime | None, starts: datetime | None) -> bool:
+    """Whether a waiting job will start by its promised start: not where nodes that it needs were taken away."""
+    return promised is not None and starts is not None and starts <= promised

@@ -36,7 +36,7 @@ def life_of(events: Sequence[EventRecord], now: datetime) -> list[LifeStep]:
         if moved and event.after not in FINAL_STATUSES:
             lasted = ends.get(event.id, now) - event.at
         words = str(event.after) if moved else event.kind.replace("_", " ")
-        why = None if event.reason is None else event.reason.detail
+        why = event.data.get("because") if event.reason is None else event.reason.detail
         steps.append(LifeStep(event.at, words, None if why == said else why, event.actor, lasted))
         said = why
     return steps

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from api_service.web.jobs.expected_starts import keeps_promise
 from reservation_core.contracts.base import JobArray
 from reservation_core.contracts.jobs import Job
 from reservation_core.domain.model import JobStatus
@@ -16,11 +17,12 @@ def what_waiting_loses(job: Job) -> list[str]:
     place = "its place in the queue"
     if job.queue_position is not None:
         place = f"place {job.queue_position} in {queue_words(job.gpu_type, job.booking_id, job.gpus)}"
-    expected = job.promised_start_at or job.estimated_start_at
+    is_kept = keeps_promise(job)
+    expected = job.promised_start_at if is_kept else job.estimated_start_at
     if expected is None:
         lost = f"The job loses {place}."
     else:
-        kind = "promised" if job.promised_start_at is not None else "estimated"
+        kind = "promised" if is_kept else "estimated"
         lost = f"The job loses {place} and its {kind} start at {rfc3339(expected)}."
     return [lost, "A job that you submit again goes to the end of the queue."]
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -46,6 +46,13 @@ def test_a_prediction_is_said_in_words_everywhere() -> None:
     shown = [line.split(maxsplit=2) for line in show_one(job, JOB_DETAILS, Format.TABLE).splitlines()]
     assert ["starts", "about", WORDS] in shown
     assert ["promised", "start", "Mon 2 Mar 2026 01:00:00 JST"] in shown
+
+
+@pytest.mark.parametrize("starts", [None, NOON + 300 * MINUTE])
+def test_a_promise_that_a_missing_node_breaks_is_said_to_be_broken(starts: datetime | None) -> None:
+    job = a_job(estimated_start_at=starts, promised_start_at=NOON + 240 * MINUTE)
+    said = "Promised start: Mon 2 Mar 2026 01:00:00 JST, which is no longer possible."
+    assert said in as_text(explain(job, []))
 
 
 def test_lists_show_the_median_and_wide_ones_the_rest() -> None:

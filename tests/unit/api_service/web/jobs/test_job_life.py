@@ -1,5 +1,6 @@
 """A job's life on its page: each state with its span, and each reason once."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from api_service.web.jobs.job_life import life_of
@@ -34,3 +35,9 @@ def test_a_reason_is_said_once() -> None:
         ("succeeded", None),
     ]
     assert [step.lasted for step in steps] == [timedelta(minutes=3), None, None, timedelta(minutes=1), None]
+
+
+def test_a_missed_promise_says_why() -> None:
+    missed = replace(event(1, "start_promise_missed", None, None, None), data={"because": "Node n1 was cordoned."})
+    [step] = life_of([missed], NOW)
+    assert (step.words, step.why) == ("start promise missed", "Node n1 was cordoned.")
