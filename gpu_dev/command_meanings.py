@@ -57,6 +57,7 @@ _OPTION_MEANINGS = (
     frozenset({"--requeue", "--retries", "--retry"}),
     frozenset({"--mount", "--disk", "--volume"}),
     frozenset({"--force", "--yes"}),
+    frozenset({"--last", "--lines", "--tail"}),
     frozenset({"--description", "--reason", "--title"}),
 )
 _TOO_MANY = re.compile(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)")

@@ -15,6 +15,7 @@ import typer
 _UNSURE = object()
 _NUMBERS = {int: re.compile("-?[0-9]{1,18}"), float: re.compile("[0-9]{1,15}([.][0-9]{1,15})?")}
 """Python reads no integers of more than 4,300 digits, and no option needs so many."""
+_STEPS = {"hour": "1h", "day": "1d", "week": "7d", "month": "30d"}
 
 
 class PlainValues:
@@ -37,8 +38,28 @@ class PlainValues:
         except typer.BadParameter as error:
             from reservation_core.domain.complaints import complaint
 
-            error.message = complaint({"type": "value_error", "msg": error.message})
+            error.message = complaint({"type": "value_error", "msg": error.message}) + _meant(value, kind, param.name)
             raise
+
+
+def _meant(typed: Any, kind: Any, name: str) -> str:
+    """The choice, or another option, that was probably meant."""
+    from reservation_core.domain.similar_names import did_you_mean
+
+    known = _choices(kind)
+    for word in typed if isinstance(typed, list | tuple) else [typed]:
+        written = str(word).lower()
+        if known and word not in known:
+            step = _STEPS.get(written) if name == "by" else None
+            return did_you_mean(written, known) if step is None else f" For figures over time, give --step {step}."
+    return ""
+
+
+def _choices(kind: Any) -> list[str]:
+    """The values of an enumeration, also of a list of them; empty for other types."""
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return [str(choice.value) for choice in kind]
+    return next(filter(None, map(_choices, get_args(kind))), [])
 
 
 def change_parameters(command: Any, *changes: Callable[[Any], None]) -> None:

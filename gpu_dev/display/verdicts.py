@@ -26,6 +26,9 @@ _SOON = timedelta(minutes=1)
 _AT_ONCE = timedelta(minutes=2)
 """A start before this is now; `now` is in whole minutes."""
 
+_IMPOSSIBLE = frozenset({"no_such_type", "larger_than_any_node", "not_enough_nodes"})
+"""Reasons that pass only as other nodes join."""
+
 _DATA = View[Explanation](name=lambda one: one.verdict.value, columns=())
 _START_DATA = View[JobVerdict](name=lambda one: one.verdict.value, columns=())
 
@@ -119,6 +122,8 @@ def wait_words(job: Job, answer: Explanation) -> str | None:
         return None
     details = " ".join(local_sentence(reason.detail) for reason in answer.reasons)
     if answer.starts_at is None:
+        if _IMPOSSIBLE.issuperset(reason.code for reason in answer.reasons):
+            return f"It can't start on the nodes that are here. {details} Cancel it: gpu-dev cancel {job.id}"
         return f"It waits, and no start is known: {details}"
     if answer.starts_at - job.created_at < _SOON:
         return None
@@ -152,6 +157,8 @@ def _rest(answer: Explanation, search: str) -> str:
     """What follows the verdict's name; ends with a line break."""
     about = "" if answer.kind == "booking" else "about "
     when = f", starts {about}{minute(answer.starts_at)}" if answer.starts_at else ", no start is known"
+    if answer.reasons and _IMPOSSIBLE.issuperset(reason.code for reason in answer.reasons):
+        when = ", but it can't start on the nodes that are here"
     first = when if answer.verdict is RequestVerdict.ACCEPTED else ""
     if not answer.reasons:
         return f"{first}.\n"

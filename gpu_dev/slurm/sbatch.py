@@ -83,7 +83,7 @@ def _read_all(script: Script, typed: Words) -> Reading:
 
 def _submit(asked: Asked, script: Script, arguments: Sequence[str]) -> int:
     # Loaded here: a script that is refused needs no client.
-    from gpu_dev.commands.jobs.run import say_wait
+    from gpu_dev.commands.jobs.rehearsals import say_wait
     from gpu_dev.following import exit_code_of, has_ended, wait_until
     from gpu_dev.session import client_of
     from gpu_dev.slurm.submitting import make_submit, rehearse

@@ -1,10 +1,13 @@
 """`logs` and `events`."""
 
 import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
 from typing import Annotated
 
 import typer
 
+from gpu_dev.client import GpuDevClient
 from gpu_dev.display.output import Format, as_data, as_json, show_list, show_one
 from gpu_dev.display.views import EVENT
 from gpu_dev.errors import UsageError
@@ -13,6 +16,7 @@ from gpu_dev.options import JobId, Output
 from gpu_dev.server.streams import ResumableLog
 from gpu_dev.session import client_for, whole_id
 from gpu_dev.terminal import ProgramOutput, Rendered, put, say
+from gpu_dev.wire.jobs import Job
 from reservation_core.domain.model import JobStatus
 
 logs_app = typer.Typer(add_completion=False)
@@ -33,6 +37,10 @@ def logs(
     attempt: Annotated[
         int | None, typer.Option(min=1, help="The output of this attempt (default: the newest one).")
     ] = None,
+    tail: Annotated[
+        int | None,
+        typer.Option("--tail", "-n", min=0, help="Only the last lines, this many (default: all)."),
+    ] = None,
 ) -> None:
     """Print a job's output. Lines of a job on several nodes begin with their rank in brackets, those of an array with
     the index of their element."""
@@ -43,13 +51,10 @@ def logs(
         if job.status is JobStatus.QUEUED:
             say(f"{job.id}: {waiting_line(job)}")
         if follow:
-            if (job.retries or job.preemption) is not None and job.attempt == 0 and job.array is None:
-                job = wait_until(client, job, has_started)
-                job.attempt = min(job.attempt, 1)  # it may have been retried meanwhile
-            pods = job.nodes if job.array is None else max(2, job.array.size)
-            chunks = client.follow_log(job.id, ResumableLog(pods, job.attempt), timestamps=timestamps)
+            chunks = _followed(client, job, timestamps=timestamps, tail=tail)
         else:
             chunks = client.log(job.id, timestamps=timestamps, attempt=attempt)
+            chunks = chunks if tail is None else last_lines(chunks, tail)
         # To a file or a pipe it goes as it is; a terminal obeys what is in it, whoever's job it was.
         shown = ProgramOutput() if sys.stdout.isatty() else None
         printed = False
@@ -66,6 +71,31 @@ def logs(
             say(f"{job.id} printed nothing." if has_ended(job) else f"{job.id} has printed nothing yet.")
         if follow and has_ended(job := client.job(job.id)):
             say_use(client, job)
+
+
+def _followed(client: GpuDevClient, job: Job, *, timestamps: bool, tail: int | None) -> Iterator[bytes]:
+    """A job's output until it has ended; with `tail` only that many lines of what it has printed so far."""
+    if (job.retries or job.preemption) is not None and job.attempt == 0 and job.array is None:
+        job = wait_until(client, job, has_started)
+        job.attempt = min(job.attempt, 1)  # it may have been retried meanwhile
+    log = ResumableLog(job.nodes if job.array is None else max(2, job.array.size), job.attempt)
+    if tail is not None:
+        yield from last_lines(
+            map(log.feed, client.log(job.id, timestamps=timestamps, attempt=job.attempt or None)), tail
+        )
+    yield from client.follow_log(job.id, log, timestamps=timestamps)
+
+
+def last_lines(chunks: Iterable[bytes], count: int) -> Iterator[bytes]:
+    """The last lines of an output that comes in chunks; no more than these are kept meanwhile."""
+    lines: deque[bytes] = deque(maxlen=count)
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        lines.extend(line + b"\n" for line in whole)
+    if rest:
+        lines.append(rest)
+    return iter(lines)
 
 
 @events_app.command()

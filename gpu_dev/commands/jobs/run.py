@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Annotated, Any, NoReturn, assert_never
 
 import typer
-from msgspec import UNSET, to_builtins
+from msgspec import UNSET
 
 from gpu_dev.again import asked_again
 from gpu_dev.client import GpuDevClient
@@ -50,11 +50,11 @@ from gpu_dev.commands.jobs.job_options import (
     Wait,
     WorkingDir,
 )
-from gpu_dev.display.local_times import local_sentence
+from gpu_dev.commands.jobs.rehearsals import rehearse, say_wait
 from gpu_dev.display.output import Format, show_one
-from gpu_dev.display.verdicts import exit_code_of_verdict, show_start, show_verdict, wait_words
+from gpu_dev.display.verdicts import show_start
 from gpu_dev.display.views import JOB_DETAILS
-from gpu_dev.errors import ClientError, ExitCode, UsageError
+from gpu_dev.errors import ExitCode, UsageError
 from gpu_dev.following import exit_code_of, has_ended, has_output, has_started, say_use, wait_until, waiting_line
 from gpu_dev.inputs.asking import Interrupted, ask_after_interrupt, can_ask, needed_duration, needed_gpus
 from gpu_dev.inputs.durations import parse_duration
@@ -67,7 +67,6 @@ from gpu_dev.sessions.run_input import has_input, reading_input
 from gpu_dev.sessions.waiting import say_home
 from gpu_dev.terminal import put, say
 from gpu_dev.wire.jobs import Job, JobSubmit
-from gpu_dev.wire.policy import ExplainRequest
 from reservation_core.domain.model import JobStatus
 
 run_app = typer.Typer(add_completion=False)
@@ -139,6 +138,8 @@ def submit(
         put(show_one(job, JOB_DETAILS, output))
         say_wait(client, request, job)
         say_home(client, request, job)
+        if not request.workload.command and job.array is None:
+            say(f"Enter it: gpu-dev shell {job.id}")
 
 
 def _wait_for(client: GpuDevClient, job: Job, files: SyncedFolder, output: Format, patience: timedelta | None) -> int:
@@ -258,39 +259,13 @@ def _rehearse_if_asked(
     if test_only:
         _test(client, request, output)
     if dry_run:
-        _rehearse(client, request, output)
-
-
-def _rehearse(client: GpuDevClient, request: JobSubmit, output: Format) -> NoReturn:
-    """Say what would become of a job, and end as submitting it would."""
-    answer = client.policy.explain(_question(request))
-    put(show_verdict(answer, output))
-    raise typer.Exit(exit_code_of_verdict(answer))
+        rehearse(client, request, output)
 
 
 def _test(client: GpuDevClient, request: JobSubmit, output: Format) -> NoReturn:
     """Say when a job would start. A refusal is an error, as of submitting it."""
     put(show_start(request, client.would_submit(request), output, local_now()))
     raise typer.Exit(ExitCode.OK)
-
-
-def say_wait(client: GpuDevClient, request: JobSubmit, job: Job) -> None:
-    """Say what a submitted job waits for. The answer to submitting it can't know: the planner has not looked yet."""
-    if job.after:
-        say(local_sentence(job.reason.detail))
-        return
-    try:
-        words = wait_words(job, client.policy.explain(_question(request, instead_of=job.id)))
-    except ClientError:
-        return  # it has started, the token may not ask, or the server is too old or gone: the job is submitted
-    if words is not None:
-        say(words)
-
-
-def _question(request: JobSubmit, **more: str) -> ExplainRequest:
-    known = set(ExplainRequest.__struct_fields__)
-    fields = {name: value for name, value in to_builtins(request).items() if value is not None and name in known}
-    return make_request(ExplainRequest, fields | more)
 
 
 class TerminatedError(KeyboardInterrupt):

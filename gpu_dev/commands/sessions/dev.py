@@ -8,6 +8,7 @@ from gpu_dev.commands.jobs.job_options import (
     Booking,
     Cpus,
     Disk,
+    DryRun,
     Env,
     Fetch,
     For,
@@ -26,7 +27,9 @@ from gpu_dev.commands.jobs.job_options import (
     Sync,
     WorkingDir,
 )
+from gpu_dev.commands.jobs.rehearsals import rehearse
 from gpu_dev.commands.sessions.ssh import write_config
+from gpu_dev.display.output import Format
 from gpu_dev.inputs.asking import needed_duration, needed_gpus
 from gpu_dev.inputs.requests import job_fields, make_request
 from gpu_dev.inputs.synced_folders import read_synced
@@ -67,6 +70,7 @@ def dev(
         Ide | None,
         typer.Option(help="Also open an editor on the session, or run JupyterLab in it instead of a shell."),
     ] = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Get GPUs for a session, wait for them, and open a shell on them.
 
@@ -91,6 +95,8 @@ def dev(
             fields["booking_id"] = booking_id_of(client, booking)
         asked = {"gpus": needed_gpus(gpus, _EXAMPLE), "duration": needed_duration(duration, _EXAMPLE)}
         request = make_request(JobSubmit, {**fields, **asked})
+        if dry_run:
+            rehearse(client, request, Format.TABLE)
         submitted = submit_session(client, files.sent_with(client, request))
         say_home(client, request, submitted)
         job = wait_for_start(client, submitted)

@@ -128,3 +128,49 @@ def test_the_type_that_a_job_got_is_shown(system: System) -> None:
     assert ":0 (h100)." in system.cli("explain", job).stdout
     asked = system.cli("submit", "-g1", "-d1h", "-t", "h100", "--", "sleep", "99").stdout.strip()
     eventually_sync(lambda: ":1\n" in system.cli("show", asked).stdout)
+
+
+def test_a_session_that_was_submitted_says_how_to_enter_it(system: System) -> None:
+    made = system.cli("submit", "-g1", "-d1h")
+    assert made.stderr.splitlines()[-1] == f"Enter it: gpu-dev shell {made.stdout.strip()}"
+    assert "Enter it" not in system.cli("submit", "-g1", "-d1h", "--", "sleep", "99").stderr
+
+
+def test_what_no_node_can_run_is_said_to_be_so(system: System) -> None:
+    made = system.cli("submit", "-g9", "-d1h", "--", "true")
+    assert made.stderr.startswith("It can't start on the nodes that are here. It asks for 9 GPUs on one node"), made
+    assert made.stderr.endswith(f"Cancel it: gpu-dev cancel {made.stdout.strip()}\n")
+
+
+def test_a_session_can_be_rehearsed(system: System) -> None:
+    rehearsed = system.cli("dev", "-g1", "-d1h", "--dry-run")
+    assert (rehearsed.returncode, rehearsed.stdout.splitlines()[0]) == (0, "Starts now."), rehearsed
+    assert "larger_than_any_node" in system.cli("dev", "-g9", "-d1h", "--dry-run").stdout
+    assert system.cli("list", "-o", "name").stdout == ""
+
+
+def test_the_last_lines_of_an_output_are_printed_alone(system: System) -> None:
+    counted = system.cli("run", "-g1", "-d1h", "-n", "count", "--", "sh", "-c", "seq 1 100; printf end")
+    assert counted.returncode == 0, counted.stderr
+    assert system.cli("logs", "count", "--tail", "3").stdout == "99\n100\nend"
+    assert system.cli("logs", "count", "-n", "0").stdout == ""
+    assert system.cli("logs", "count", "-f", "-n2").stdout == "100\nend"
+    gate = system.folder / "gate"
+    script = f"seq 1 9; until [ -e {gate} ]; do sleep 0.1; done; echo last"
+    job = system.cli("submit", "-g1", "-d1h", "--", "sh", "-c", script).stdout.strip()
+    eventually_sync(lambda: system.cli("logs", job).stdout.endswith("9\n"))
+    following = system.begin("logs", job, "-f", "--tail", "2")
+    assert following.stdout is not None
+    assert [following.stdout.readline() for _ in range(2)] == ["8\n", "9\n"]
+    gate.touch()
+    assert following.communicate(timeout=60)[0] == "last\n"
+
+
+def test_a_value_that_was_mistyped_is_answered_with_the_one_that_was_meant(system: System) -> None:
+    for words, meant in (
+        (("usage", "--by", "day"), "For figures over time, give --step 1d."),
+        (("usage", "--by", "projct"), "Did you mean project?"),
+        (("list", "--status", "runing"), "Did you mean running?"),
+    ):
+        refused = " ".join(system.cli(*words, COLUMNS="300").stderr.split())
+        assert meant in refused, refused

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpu_dev.display.verdicts import wait_words
+from gpu_dev.display.output import Format
+from gpu_dev.display.verdicts import show_verdict, wait_words
 from reservation_core.contracts.jobs import Job
 from reservation_core.contracts.policy import Explanation
 
@@ -66,6 +67,17 @@ def test_why_it_waits() -> None:
     within = job(booking_id="bkg-7f3k9q2m")
     assert wait_words(within, answered("accepted", UNTIL, FULL)) == said + FULL["detail"]
     assert wait_words(job(), answered("accepted", None, QUOTA)) == f"It waits, and no start is known: {quota}"
+
+
+def test_what_can_not_start_on_the_nodes_that_are_here() -> None:
+    large = {"code": "larger_than_any_node", "detail": "It asks for 9 GPUs on one node, and the largest node has 4."}
+    answer = answered("accepted", None, large)
+    assert wait_words(job(), answer) == (
+        f"It can't start on the nodes that are here. {large['detail']} Cancel it: gpu-dev cancel job-7f3k9q2m"
+    )
+    assert show_verdict(answer, Format.TABLE).splitlines()[0] == (
+        "Accepted, but it can't start on the nodes that are here, because:"
+    )
 
 
 @pytest.mark.parametrize(
