@@ -392,10 +392,7 @@ EVENT: "View[JobEvent]" = View(
         Column("BY", lambda event: event.actor),
         Column("BEFORE", lambda event: event.before or ""),
         Column("AFTER", lambda event: event.after or ""),
-        Column(
-            "REASON",
-            lambda event: local_sentence(event.reason.detail if event.reason else event.data.get("because", "")),
-        ),
+        Column("REASON", lambda one: local_sentence(one.reason.detail if one.reason else one.data.get("because", ""))),
         Column("DATA", lambda event: _as_text(event.data) if event.data else "", wide=True),
     ),
     empty="No events yet.",
