@@ -269,6 +269,10 @@ class GpuDevClient(Calls):
         """The user of this token."""
         return read_answer(UserOut, self._exchange.send("GET", "/v1/users/me").content)
 
+    def user(self, name: str) -> UserOut:
+        """A user by name: yourself, for administrators anybody."""
+        return read_answer(UserOut, self._exchange.send("GET", f"/v1/users/{quote(name, safe='')}").content)
+
     def users(self) -> Iterator[UserOut]:
         """Every user (administrators only)."""
         return self._items(Page[UserOut], "/v1/users")

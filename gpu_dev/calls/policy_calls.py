@@ -65,6 +65,10 @@ class PolicyCalls(Calls):
         """Your projects; for administrators all."""
         return self._items(Page[ProjectOut], "/v1/projects")
 
+    def project(self, name: str) -> ProjectOut:
+        """One of them."""
+        return self._get(ProjectOut, _project_path(name))
+
     def create_project(self, request: ProjectCreate) -> ProjectOut:
         """Create a project (administrators only)."""
         return self._post(ProjectOut, "/v1/projects", request)

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from http import HTTPStatus
 from itertools import islice
@@ -33,7 +33,6 @@ from reservation_core.domain.status_words import subject_status
 
 app = typer.Typer(add_completion=False)
 _LONGEST_LINE = 16 * 2**20
-_MOST = 100_000
 _SHOWN = 10
 _NOTED = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
 
@@ -134,13 +133,14 @@ def _meant(client: GpuDevClient, subject: str | None) -> str | None:
     if subject is None or ":" in subject:
         return None
     me = client.me()
-    known = [f"user:{me.name}"]
+    subject = me.name if subject == "me" else subject
     if me.role is Role.ADMIN:
         if subject in (node.name for node in client.nodes()):
             return subject
-        known = [f"user:{user.name}" for user in islice(client.users(), _MOST)]
-        known += [f"project:{project.name}" for project in client.policy.projects()]
-    named = [one for one in known if one.partition(":")[2] == subject]
+        named = [f"user:{subject}"] if _is_there(client.user, subject) else []
+        named += [f"project:{subject}"] if _is_there(client.policy.project, subject) else []
+    else:
+        named = [f"user:{me.name}"] if subject == me.name else []
     if not named:
         return _job_named(client, subject)
     named += [job.id for job in islice(client.jobs(), SEARCHED) if job.name == subject]
@@ -148,6 +148,16 @@ def _meant(client: GpuDevClient, subject: str | None) -> str | None:
         raise AmbiguousIdError(f"Several are named {subject}: {', '.join(named[:_SHOWN])}. Give one of them.")
     say(f"{subject} is {named[0]}.")
     return named[0]
+
+
+def _is_there(look_at: Callable[[str], object], name: str) -> bool:
+    try:
+        look_at(name)
+    except ApiError as error:
+        if error.problem.status != HTTPStatus.NOT_FOUND:
+            raise
+        return False
+    return True
 
 
 def _job_named(client: GpuDevClient, subject: str) -> str | None:
