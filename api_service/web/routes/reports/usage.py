@@ -56,10 +56,10 @@ async def usage_page(visit: Visit) -> Response:
     series = await visit.rest.all(UsageSeriesOut, "/v1/usage", {**query, "step": _iso(asked.step)}, at_most=_MOST_LINES)
     choice = read_choice("/usage", visit.request.query_params.multi_items(), ("by", "span", "from", "to"), _COLUMNS)
     most_held = sorted(totals.items, key=lambda line: -line.held_gpu_hours)
-    named = [line for line in most_held if choice.text and line.key == choice.text]
-    listing = arrange(named or most_held, choice, _COLUMNS, lambda line: (line.key or f"no {_BY[asked.by]}",))
+    listing = arrange(most_held, choice, _COLUMNS, lambda line: (line.key or f"no {_BY[asked.by]}",))
+    of_one = any(choice.text and line.key == choice.text for line in most_held)
     if choice.text:
-        names = {line.key for line in listing.items}
+        names = {choice.text} if of_one else {line.key for line in listing.items}
         series = [line for line in series if line.key in names]
     held, used = _summed([line.held_gpu_hours for line in series]), _summed([line.used_gpu_hours for line in series])
     busy = _busy(series)
@@ -76,7 +76,7 @@ async def usage_page(visit: Visit) -> Response:
         any_busy=any(hours is not None for hours in busy),
         listing=listing,
         any_lines=bool(most_held),
-        of_one=bool(named),
+        of_one=of_one,
         lines=list(
             zip(
                 listing.items,

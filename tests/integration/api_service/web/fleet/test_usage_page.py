@@ -78,6 +78,7 @@ async def test_the_plot_shows_how_busy_the_gpus_of_a_project_were(
     alone = await browser.get("/usage?by=project&span=day&q=vision")
     assert "1 GPU-hours held, 1 used, 0.5 busy" in alone
     assert "of vision alone" in words(alone)
+    assert "q=vision-2" in alone, "its neighbour stays in the table"
     both = await browser.get("/usage?by=project&span=day&q=visio")
     assert "2 GPU-hours held" in both
     assert "of names with “visio” alone" in words(both)
