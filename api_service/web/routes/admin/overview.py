@@ -37,15 +37,26 @@ class Matter:
 
 
 async def overview_page(visit: Visit) -> Response:
-    matters = [await _nodes(visit), await _maintenance(visit), await _dead_letters(visit), await _pods(visit)]
+    nodes = await visit.rest.all(Page[NodeOut], "/v1/nodes")
+    others = [await _maintenance(visit), await _dead_letters(visit), await _pods(visit)]
+    matters = [_nodes(nodes), _quarantined_gpus(nodes), *others]
     return visit.page("admin/overview.html", title="Administration", live="admin", matters=matters)
 
 
-async def _nodes(visit: Visit) -> Matter:
-    nodes = await visit.rest.all(Page[NodeOut], "/v1/nodes")
+def _nodes(nodes: Sequence[NodeOut]) -> Matter:
     out = [node for node in nodes if state_of(node) is not NodeState.TAKES_JOBS]
     lines = [f"{node.name}: {node.detail or 'gets nothing new'}" for node in out[:_SHOWN]]
     return Matter("Nodes", "/admin/nodes", "All nodes take jobs.", "get nothing new.", lines, len(out), "warn")
+
+
+def _quarantined_gpus(nodes: Sequence[NodeOut]) -> Matter:
+    having = [node for node in nodes if node.quarantined_gpus]
+    lines = [
+        f"{node.name}: GPU {', '.join(map(str, node.quarantined_gpus))}{f'. {node.detail}' if node.detail else ''}"
+        for node in having[:_SHOWN]
+    ]
+    count = sum(len(node.quarantined_gpus) for node in having)
+    return Matter("GPUs", "/admin/nodes", "No GPU is quarantined.", "quarantined: they get nothing new.", lines, count)
 
 
 async def _maintenance(visit: Visit) -> Matter:
