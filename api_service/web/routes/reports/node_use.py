@@ -1,10 +1,11 @@
-"""How the GPUs of a node were used."""
+"""A node: its state, what has its GPUs, and how they were used."""
 
 from datetime import timedelta
 
 from starlette.responses import Response
 
 from api_service.problems import ProblemError
+from api_service.web.fleet.node_calendar import read_node_calendar
 from api_service.web.jobs.use_graph import read_node_use, use_file
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
@@ -19,15 +20,16 @@ _USUAL = "hour"
 
 
 async def node_page(visit: Visit) -> Response:
-    """Show the use of each GPU of a node over the last `?last=`, whoever had it."""
+    """Show what has the GPUs of a node, and the use of each over the last `?last=`, whoever had it."""
     node, last = visit.path("node"), _chosen(visit)
     address = f"/nodes/{visit.encoded(node)}"
     return visit.page(
         "node.html",
         title=node,
-        live="use",
+        live="use now calendar",
         node=node,
         use=await read_node_use(visit, node, _LENGTHS[last][1]),
+        calendar=await read_node_calendar(visit, node),
         address=f"{address}?last={last}",
         use_file=f"{address}/use.csv?last={last}",
         lengths=[(name, words) for name, (words, _) in _LENGTHS.items()],

@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 
+import httpx
 import pytest
 
 from reservation_core.domain.gpu_use.samples import GpuSample
@@ -37,6 +38,28 @@ async def test_each_gpu_of_a_node_has_a_graph(browsing: SignedIn, now: datetime)
     assert (await browser.client.get("/nodes/z")).status_code == 404
     assert (await browser.client.get("/nodes/a?last=year")).status_code == 422
     assert 'href="/nodes/a"' in await browser.get("/now/card?card=a/0")
+
+
+async def test_a_node_shows_what_has_its_gpus(
+    runtime: Runtime, browsing: SignedIn, alice: httpx.AsyncClient, root: httpx.AsyncClient, now: datetime
+) -> None:
+    booking = {"gpus": 1, "node": "a", "duration": "PT2H", "title": "demo"}
+    soon = (now + timedelta(days=1)).replace(second=0)
+    made = await alice.post("/v1/bookings", json={**booking, "start": soon.isoformat()})
+    assert made.status_code == 201, made.text
+    browser = await browsing("alice")
+    page = await browser.get("/nodes/a")
+    assert "takes jobs GPU 0 h100 Free GPU 1 h100 Free" in words(page)
+    assert "Your booking demo" in words(page)
+    assert f'href="/bookings/{made.json()["id"]}"' in page
+    assert 'href="/calendar?by=card&amp;node=a"' in page
+    assert "Administer this node" not in page
+    cordoned = await root.post("/v1/nodes/a/cordon", json={"reason": "a fan is loud"})
+    assert cordoned.status_code == 200, cordoned.text
+    others = words(await (await browsing("bob")).get("/nodes/a"))
+    assert "gets nothing new Cordoned by an administrator" in others
+    assert "demo" not in others
+    assert 'href="/admin/nodes?node=a"' in await (await browsing("root")).get("/nodes/a")
 
 
 async def test_the_figures_are_there_as_csv(browsing: SignedIn, now: datetime) -> None:
