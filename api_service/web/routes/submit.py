@@ -13,6 +13,7 @@ from api_service.web.jobs.job_prospects import JobProspects, prospects_of
 from api_service.web.jobs.waiting_picture import foresee_waiting
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import WebRoute
+from api_service.web.sessions.cookies import browser_zone
 from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.bookings import BookingOut
@@ -33,7 +34,9 @@ async def submit_page(visit: Visit) -> Response:
     again = visit.query("again")
     like = fields_of(await visit.rest.get(JobSpec, f"/v1/jobs/{visit.encoded(again)}/spec")) if again else FIRST
     fields = {**like, **{name: value for name in FIELDS if (value := visit.query(name))}}
-    return await _form_page(visit, fields, instead_of=visit.query("instead_of"))
+    # A browser whose scripts run asks for the verdict itself: it takes many times as long as the form.
+    scripted = browser_zone(visit.request.cookies) is not None
+    return await _form_page(visit, fields, instead_of=visit.query("instead_of"), judged=not scripted)
 
 
 async def submit(visit: Visit) -> Response:
@@ -81,6 +84,8 @@ async def _form_page(
     problem: RestProblemError | None = None,
     status: int = 200,
     instead_of: str | None = None,
+    *,
+    judged: bool = True,
 ) -> Response:
     typed = typed or typed_job(Form({name: [value] for name, value in fields.items()}))
     replaced = await _waiting_job(visit, instead_of or visit.form.get("instead_of"))
@@ -101,7 +106,8 @@ async def _form_page(
         disks=[disk.name for disk in disks],
         templates=_distinct(recent.items),
         replaced=replaced,
-        **await _verdict(visit, typed, None if replaced is None else replaced.id),
+        judged=judged,
+        **await _verdict(visit, typed, None if replaced is None else replaced.id, judged=judged),
     )
 
 
@@ -147,9 +153,11 @@ async def _cancel_replaced(visit: Visit, job_id: str) -> str:
     return f" {job_id} is cancelled."
 
 
-async def _verdict(visit: Visit, typed: TypedJob, instead_of: str | None = None) -> dict[str, Any]:
+async def _verdict(
+    visit: Visit, typed: TypedJob, instead_of: str | None = None, *, judged: bool = True
+) -> dict[str, Any]:
     found, waiting = JobProspects(), None
-    if not typed.wrong:
+    if judged and not typed.wrong:
         body = typed.body if instead_of is None else {**typed.body, "instead_of": instead_of}
         found = await prospects_of(visit.rest, body)
         if instead_of is not None and found.problem is not None and found.problem.status == 404:

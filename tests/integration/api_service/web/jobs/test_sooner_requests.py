@@ -84,3 +84,14 @@ async def test_each_change_is_a_button_that_puts_it_into_the_form(
     larger = (await browser.send("/submit/verdict", **FORM | {"gpus": "5"})).text
     [(text, fields)] = choices(larger).items()
     assert (text, fields) == ("With 4 GPUs", "gpus=4&nodes=1&duration=4h&gpu_type=h100")
+
+
+async def test_a_browser_whose_scripts_run_gets_the_form_before_the_verdict(lab: Lab, browsing: SignedIn) -> None:
+    browser = await browsing("alice")
+    assert "Starts now" in words(await browser.get("/submit"))
+    browser.client.cookies.set("gpu_dev_browser_zone", "Europe/Stockholm")
+    page = await browser.get("/submit?gpus=3")
+    assert 'hx-trigger="load, input' in page
+    assert 'name="gpus" type="number" value="3"' in page
+    assert "Starts now" not in words(page)
+    assert "Starts now" in words((await browser.send("/submit/verdict", **FORM)).text)
