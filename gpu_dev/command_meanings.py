@@ -38,6 +38,7 @@ _MEANINGS = (
 _LISTED = frozenset({"all", "list", "ls", "show"})
 _ROLE_CHANGES = frozenset({"change", "demote", "edit", "grant", "promote", "role", "set", "set-role", "update"})
 _OPTION_MEANINGS = (
+    frozenset({"--expires", "--expires-in", "--for", "--lifetime"}),
     frozenset({"--duration", "--for", "--hours", "--length", "--time", "--time-limit"}),
     frozenset({"--by", "--for", "--duration"}),
     frozenset({"--actor", "--user"}),

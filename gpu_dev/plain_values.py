@@ -15,6 +15,14 @@ import typer
 _UNSURE = object()
 _NUMBERS = {int: re.compile("-?[0-9]{1,18}"), float: re.compile("[0-9]{1,15}([.][0-9]{1,15})?")}
 """Python reads no integers of more than 4,300 digits, and no option needs so many."""
+_MEANT = {
+    "queued": ("waiting", "pending", "wait"),
+    "succeeded": ("done", "finished", "completed", "ok"),
+    "cancelled": ("canceled", "stopped", "killed"),
+    "expired": ("timeout", "timed_out"),
+    "confirmed": ("booked", "planned"),
+    "active": ("now", "running", "open"),
+}
 _STEPS = {"hour": "1h", "day": "1d", "week": "7d", "month": "30d"}
 
 
@@ -50,6 +58,9 @@ def _meant(typed: Any, kind: Any, name: str) -> str:
     for word in typed if isinstance(typed, list | tuple) else [typed]:
         written = str(word).lower()
         if known and word not in known:
+            written = next((meant for meant, words in _MEANT.items() if written in words), written)
+            if written in known:
+                return f" Did you mean {written}?"
             step = _STEPS.get(written) if name == "by" else None
             return did_you_mean(written, known) if step is None else f" For figures over time, give --step {step}."
     return ""

@@ -158,7 +158,9 @@ def booking_id_of(client: GpuDevClient, text: str, *, of_series: bool = False) -
     known = ((one.id, one.title if one.id in first else None) for one in bookings)
     try:
         return named_id(text, "bkg-", known, "open booking", "gpu-dev book list")
-    except NoSuchObjectError:
+    except NoSuchObjectError as error:
+        if meant := did_you_mean(text.strip(), {one.title for one in bookings if one.title}):
+            raise NoSuchObjectError(f"{error.detail}{meant}", next_command=error.next_command) from error
         if len(text.strip()) != FULL_LENGTH or not text.strip().isalnum():
             raise
         return whole_booking_id(text)  # of a booking that is over, or somebody else's

@@ -98,10 +98,14 @@ def named_id(
     typed = text.strip()
     if typed.lower().startswith(prefix):
         return typed.lower()
-    fitting = [known_id for known_id, name in known if name == typed or known_id == prefix + typed.lower()]
+    listed = list(known)
+    fitting = [known_id for known_id, name in listed if name == typed or known_id == prefix + typed.lower()]
     match fitting:
         case []:
-            raise NoSuchObjectError(f"There is no {what}{whose} with the id or name {typed!r}.", next_command=listed_by)
+            meant = did_you_mean(typed, {name for _, name in listed if name})
+            raise NoSuchObjectError(
+                f"There is no {what}{whose} with the id or name {typed!r}.{meant}", next_command=listed_by
+            )
         case [only]:
             return only
         case _:

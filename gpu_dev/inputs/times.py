@@ -151,7 +151,7 @@ def parse_slot(text: str, now: datetime, zone: str | None) -> tuple[str, str] | 
         first += "pm"  # 1-5pm
     start = _local(" ".join(filter(None, (slot["day"], first))), here, hours_alone=True)
     if until is None or start is None:
-        raise UsageError(f'{text!r} is no slot. Write it as "mon 9-17" or "tomorrow 9am-5pm".')
+        raise UsageError(f'{text!r} is no slot. Write it as "mon 9-17", "tomorrow 9am-5pm" or "2030-01-31 9-17".')
     end = datetime.combine(start, until)
     if end <= start:
         of_12_hours = first.endswith("m"), slot["end"].endswith("m")

@@ -20,7 +20,7 @@ from gpu_dev.display.calendar_views import (
 )
 from gpu_dev.display.local_times import local_time
 from gpu_dev.display.output import Format, show_list, show_one
-from gpu_dev.errors import ApiError, UsageError
+from gpu_dev.errors import AmbiguousIdError, ApiError, UsageError
 from gpu_dev.inputs.asking import confirmed
 from gpu_dev.inputs.durations import format_duration, parse_duration
 from gpu_dev.inputs.requests import make_request, workload_fields
@@ -279,7 +279,10 @@ def cancel(
         raise UsageError("Give one of --following and --series.")
     reach: Reach = "following" if following else "all" if series else "this"
     with client_for(ctx) as client:
-        chosen = [booking_id_of(client, given, of_series=following or series) for given in booking_ids]
+        try:
+            chosen = [booking_id_of(client, given, of_series=following or series) for given in booking_ids]
+        except AmbiguousIdError as several:
+            raise AmbiguousIdError(f"{several.detail} To cancel all dates of a series, add --series.") from several
         if reach != "this" and not yes:
             confirmed(dates_lost(client, chosen, reach), yes=yes)
         cancelled = [one for booking_id in chosen for one in client.bookings.cancel(booking_id, series=reach)]

@@ -9,7 +9,7 @@ from gpu_dev.inputs.requests import make_request
 from gpu_dev.inputs.times import local_now, parse_time
 from gpu_dev.wire.bookings import BookingCreate
 
-_FOR_EVER = frozenset({"larger_than_any_node", "no_such_node"})
+_FOR_EVER = frozenset({"larger_than_any_node", "no_such_node", "no_such_type"})
 """Reasons that do not pass with time, as rules for the next day or for now may."""
 
 

@@ -57,7 +57,7 @@ def nodes(ctx: typer.Context, output: Output = Format.TABLE, again: Watch = Fals
 @nodes_app.command()
 def fence(
     ctx: typer.Context,
-    node: Annotated[str, typer.Argument(metavar="NODE", help="A node.")],
+    node: Annotated[str, typer.Argument(metavar="NODE", help="A node's name, as `gpu-dev nodes` lists it.")],
     reason: Annotated[str | None, typer.Option(help="The reason, for the audit log.")] = None,
     yes: Yes = False,
 ) -> None:
@@ -85,7 +85,7 @@ def unfence(ctx: typer.Context, node: Annotated[str, typer.Argument(metavar="NOD
 @nodes_app.command()
 def cordon(
     ctx: typer.Context,
-    node: Annotated[str, typer.Argument(metavar="NODE", help="A node.")],
+    node: Annotated[str, typer.Argument(metavar="NODE", help="A node's name, as `gpu-dev nodes` lists it.")],
     reason: Annotated[str | None, typer.Option(help="The reason, for the audit log and for waiting users.")] = None,
 ) -> None:
     """Keep new jobs and bookings off a node; running jobs and existing bookings stay (administrators)."""
@@ -131,7 +131,7 @@ def release(
 
 def _place(gpu: str) -> tuple[str, int]:
     """The node and the index that `node/index` names. Raises UsageError."""
-    node, _, index = gpu.rpartition("/")
+    node, _, index = gpu.rpartition("/" if "/" in gpu else ":")
     if not node or not (index.isascii() and index.isdigit()):
         raise UsageError(
             f"{gpu!r} is no GPU. Give its node and its index there, such as node1/0 (see `gpu-dev gpus --each`)."

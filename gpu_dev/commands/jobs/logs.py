@@ -68,9 +68,17 @@ def logs(
         if not printed and not follow and job.started_at is None and job.attempt < 2 and has_ended(job):
             say(f"{job.id} has no output: it never started. Why: gpu-dev explain {job.id}")
         elif not printed and not follow and job.status is not JobStatus.QUEUED:
-            say(f"{job.id} printed nothing." if has_ended(job) else f"{job.id} has printed nothing yet.")
+            say(_of_no_output(client, job))
         if follow and has_ended(job := client.job(job.id)):
             say_use(client, job)
+
+
+def _of_no_output(client: GpuDevClient, job: Job) -> str:
+    if has_ended(job):
+        return f"{job.id} printed nothing."
+    if job.user == client.me().name and not client.job_spec(job.id).workload.command:
+        return f"{job.id} is a session, and prints nothing by itself. Enter it: gpu-dev shell {job.id}"
+    return f"{job.id} has printed nothing yet."
 
 
 def _followed(client: GpuDevClient, job: Job, *, timestamps: bool, tail: int | None) -> Iterator[bytes]:

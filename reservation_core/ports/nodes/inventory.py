@@ -76,6 +76,7 @@ class NodeRecord:
     last_seen_at: datetime
     fenced_by: str | None
     cordoned_by: str | None = None
+    cordon_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,9 @@ from reservation_core.usecases.nodes.existing_node import lock_node, view_node
 
 
 async def cordon(uow: UnitOfWork, principal: Principal, name: str, reason: str | None, now: datetime) -> NodeView:
-    """Cordon a node; idempotent. Raises ForbiddenError, NotFoundError."""
+    """Cordon a node; idempotent, but another reason replaces the former. Raises ForbiddenError, NotFoundError."""
     node = await lock_node(uow, principal, name)
-    if node.cordoned_by is None:
+    if node.cordoned_by is None or reason not in (None, node.cordon_reason):
         await uow.inventory.cordon(name, Cordon(now, principal.user, reason))
         await _record(uow, principal, name, NodeEventKind.NODE_CORDONED, reason, now)
     return await view_node(uow, name)

@@ -138,6 +138,7 @@ def test_the_type_that_a_job_got_is_shown(system: System) -> None:
 def test_a_session_that_was_submitted_says_how_to_enter_it(system: System) -> None:
     made = system.cli("submit", "-g1", "-d1h")
     assert made.stderr.splitlines()[-1] == f"Enter it: gpu-dev shell {made.stdout.strip()}"
+    eventually_sync(lambda: "is a session" in system.cli("logs", made.stdout.strip()).stderr)
     assert "Enter it" not in system.cli("submit", "-g1", "-d1h", "--", "sleep", "99").stderr
 
 
@@ -176,6 +177,27 @@ def test_a_value_that_was_mistyped_is_answered_with_the_one_that_was_meant(syste
         (("usage", "--by", "day"), "For figures over time, give --step 1d."),
         (("usage", "--by", "projct"), "Did you mean project?"),
         (("list", "--status", "runing"), "Did you mean running?"),
+        (("list", "--status", "waiting"), "Did you mean queued?"),
+        (("tokens", "create", "--for", "1h"), "Did you mean --expires-in?"),
+        (("book", "slots", "-g1", "-d1h", "-t", "h10"), "There is no GPU of type h10"),
     ):
         refused = " ".join(system.cli(*words, COLUMNS="300").stderr.split())
         assert meant in refused, refused
+
+
+def test_a_title_that_was_mistyped_is_answered_with_the_one_that_was_meant(system: System) -> None:
+    made = system.cli("book", "create", "-g1", "-s", "mon 9-17", "--title", "weekly", "--rrule", "weekly 2")
+    assert made.returncode == 0, made.stderr
+    assert "Did you mean weekly?" in system.cli("book", "show", "wekly").stderr
+    assert "To cancel all dates of a series, add --series." in system.cli("book", "cancel", "weekly").stderr
+
+
+def test_another_reason_of_a_cordon_replaces_the_former(system: System) -> None:
+    [node] = system.cli("nodes", "-o", "name").stdout.split()
+    for reason in ((), ("--reason", "a fan is loud"), ()):
+        assert system.cli("nodes", "cordon", node, *reason, who="admin").returncode == 0
+    assert "a fan is loud" in system.cli("nodes").stdout
+    noted = system.cli("audit", "--subject", node, "--kind", "node_cordoned", "-o", "json", who="admin")
+    assert len(json.loads(noted.stdout)["items"]) == 2
+    quarantined = system.cli("nodes", "quarantine", f"{node}:1", who="admin")
+    assert quarantined.returncode == 0, quarantined.stderr

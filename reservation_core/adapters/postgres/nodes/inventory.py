@@ -82,7 +82,7 @@ class Inventory(StatementRunner):
         row = (await self._run("lock_node", name=name)).one_or_none()
         if row is None:
             return None
-        return NodeRecord(row.name, row.ready, row.last_seen_at, row.fenced_by, row.cordoned_by)
+        return NodeRecord(row.name, row.ready, row.last_seen_at, row.fenced_by, row.cordoned_by, row.cordon_reason)
 
     async def fence(self, name: str, by: str, reason: str | None, now: datetime) -> None:
         """Mark the node as powered off, and wake the planner."""

@@ -192,7 +192,7 @@ SELECT DISTINCT gpu_type FROM gpus;
 
 -- name: lock_node
 -- Lock a node until the transaction ends.
-SELECT name, ready, removed_at, last_seen_at, fenced_at, fenced_by, cordoned_by
+SELECT name, ready, removed_at, last_seen_at, fenced_at, fenced_by, cordoned_by, cordon_reason
 FROM nodes WHERE name = :name FOR NO KEY UPDATE;
 
 -- name: fence_node
