@@ -94,6 +94,9 @@ def test_who_is_told_to_ask_for_fewer_is_told_how_many() -> None:
         usage = UsageView((Holding("bkg-9", BOOKING, "ann", None, "h100", held, minute(0), minute(90)),))
         [found] = check(asked(), policy, usage, minute(0))
         assert found.detail.endswith(f"(everybody). {advice}")
+        [found] = check(asked(keeps_start=True), policy, usage, minute(0))
+        assert found.detail.endswith("(everybody). Ask for less time."), "an extension starts at no other time"
+        assert found.possible_from is None
 
 
 def test_every_broken_rule_is_told_at_once_and_says_what_to_do() -> None:
