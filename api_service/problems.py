@@ -99,7 +99,7 @@ _NONE_NAMED_SO: Mapping[str, str] = {
     "secret": "No secret has this name. `gpu-dev secret list` shows yours.",
     "pod": "No unknown pod has this name. `gpu-dev pods` lists all unknown pods.",
 }
-"""What is said of a part of an address that can't be the id or name of anything."""
+"""The answers to parts of addresses that can't be the id or name of anything."""
 
 
 class ProblemError(Exception):

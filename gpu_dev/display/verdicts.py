@@ -26,7 +26,7 @@ _SOON = timedelta(minutes=1)
 _AT_ONCE = timedelta(minutes=2)
 """A start before this is now; `now` is in whole minutes."""
 
-_IMPOSSIBLE = frozenset({"no_such_type", "larger_than_any_node", "not_enough_nodes"})
+_IMPOSSIBLE = frozenset({"larger_than_any_node", "not_enough_nodes"})
 """Reasons that pass only as other nodes join."""
 
 _DATA = View[Explanation](name=lambda one: one.verdict.value, columns=())

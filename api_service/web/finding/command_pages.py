@@ -8,7 +8,7 @@ from api_service.web.finding.site_pages import SITE_PAGES, SitePage
 _SENTENCES = re.compile(r"(?<=[.!?]) (?=\S)")
 _COMMAND = re.compile(r"`gpu-dev ([^`]+)`")
 _SAYS_MORE = re.compile(r"[;(]|, or |`[^`]*`,")
-_OPENED = {"uncordon": "uncordoned", "unfence": "unfenced"}
+_OPENED = {"uncordon": "uncordoned", "unfence": "unfenced", "release": "released"}
 _OPEN_AGAIN = re.compile(rf"`gpu-dev nodes ({'|'.join(_OPENED)}) [^`]+`")
 _WHY_AWAY = re.compile(r"; `gpu-dev nodes` says why they are away")
 """Pages show the reason with each node."""

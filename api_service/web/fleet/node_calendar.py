@@ -1,4 +1,4 @@
-"""Who has the GPUs of a node: each GPU now, and what runs, is booked or planned there in the days ahead."""
+"""The GPUs of a node now, and what runs, is booked or planned there in the days ahead."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -51,10 +51,7 @@ def _nodes(nodes: Sequence[NodeOut]) -> Matter:
 
 def _quarantined_gpus(nodes: Sequence[NodeOut]) -> Matter:
     having = [node for node in nodes if node.quarantined_gpus]
-    lines = [
-        f"{node.name}: GPU {', '.join(map(str, node.quarantined_gpus))}{f'. {node.detail}' if node.detail else ''}"
-        for node in having[:_SHOWN]
-    ]
+    lines = [f"{node.name}: {node.detail or 'quarantined'}" for node in having[:_SHOWN]]
     count = sum(len(node.quarantined_gpus) for node in having)
     return Matter("GPUs", "/admin/nodes", "No GPU is quarantined.", "quarantined: they get nothing new.", lines, count)
 

@@ -240,7 +240,7 @@ async def test_a_job_that_fits_nowhere_has_no_slot(lab: Lab, browsing: SignedIn)
     await lab.plan()
     browser = await browsing("alice")
     page = await browser.get(f"/jobs/{job}")
-    assert "No start is known yet." in page
+    assert "It can’t start on the nodes that are here." in page
     assert "bar-of slot" not in page
     assert "it would start now" in words(await browser.get(f"/jobs/{job}?size=1x4&duration=3600"))
 
