@@ -15,7 +15,7 @@ def ask_to_revoke(visit: Visit, tokens: Sequence[TokenOut], *, back: str, fields
     """Ask before the token of the address is revoked; `tokens`: those of its user."""
     token = next((token for token in tokens if token.id == visit.path("token")), None)
     if token is None or token.revoked_at is not None:
-        raise RestProblemError.because(404, "No token in use has this id. Look for it in the list.")
+        raise RestProblemError.because(404, "No token in use has this id. `gpu-dev tokens list` shows yours.")
     name = token.id if token.name is None else f"{token.name} ({token.id})"
     used = "It was never used." if token.last_used_at is None else f"It was last used at {rfc3339(token.last_used_at)}."
     if token.session:

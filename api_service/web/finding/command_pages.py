@@ -57,6 +57,8 @@ def _replaced(sentence: str) -> Sequence[SitePage]:
 
 
 def _page(command: str) -> SitePage | None:
+    if command == "nodes":  # others, such as `nodes cordon`, do what no such page does
+        return _PAGES["/now"]
     return next(
         (_PAGES[address] for start, address in _ADDRESSES.items() if f"{command} ".startswith(f"{start} ")), None
     )

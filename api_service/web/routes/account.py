@@ -108,7 +108,7 @@ async def confirm_remove_target(visit: Visit) -> Response:
     """Explain what removing a notification address would end."""
     found = [target for target in await _targets(visit) if target.id == visit.path("target")]
     if not found:
-        raise RestProblemError.because(404, "You have no notification address with this id. Look for it in the list.")
+        raise RestProblemError.because(404, "You have no address with this id. `gpu-dev notify targets` shows yours.")
     target = found[0]
     secret = " A webhook that you add later has another secret." if target.channel is NoticeChannel.WEBHOOK else ""
     return ask(

@@ -52,7 +52,7 @@ async def confirm_delete(visit: Visit) -> Response:
     disk = await asked_disk(visit)
     name = visit.path("snapshot")
     if name not in {snapshot.name for snapshot in disk.snapshots}:
-        raise RestProblemError.because(404, f"The disk {disk.name} has no such snapshot. Look for it in the list.")
+        raise RestProblemError.because(404, f"{disk.name} has no such snapshot. `gpu-dev disk list` shows all.")
     fields = {} if (user := asked_user(visit)) is None else {"user": user}
     losses = ["A snapshot can't be restored.", "The disk and its clones stay as they are."]
     back = page_for(visit, asked_owner(visit), disk.name)

@@ -218,7 +218,7 @@ def fields_of(disk: DiskOut) -> dict[str, Any]:
 def _name(visit: Visit) -> str:
     name = visit.path("disk")
     if not is_disk_name(name):
-        raise RestProblemError.because(404, "You have no disk of this name. Look for it in the list.")
+        raise RestProblemError.because(404, "You have no disk of this name. `gpu-dev disk list` shows all.")
     return name
 
 

@@ -34,7 +34,7 @@ async def confirm_delete_secret(visit: Visit) -> Response:
     """Explain what deleting a secret would end."""
     name = str(visit.request.path_params["secret"])
     if name not in [secret.name for secret in await own_secrets(visit)]:
-        raise RestProblemError.because(404, "You have no secret with this name. Look for it in the list.")
+        raise RestProblemError.because(404, "You have no secret with this name. `gpu-dev secret list` shows yours.")
     return ask(
         visit,
         f"Delete the secret {name}?",

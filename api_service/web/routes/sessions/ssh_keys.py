@@ -31,7 +31,7 @@ async def confirm_remove_key(visit: Visit) -> Response:
     """Explain what removing a key would end."""
     key = next((key for key in await own_keys(visit) if key.id == visit.path("key")), None)
     if key is None:
-        raise RestProblemError.because(404, "You have no SSH key with this id. Look for it in the list.")
+        raise RestProblemError.because(404, "You have no SSH key with this id. `gpu-dev keys list` shows yours.")
     return ask(
         visit,
         f"Remove the SSH key {key.name or key.id}?",

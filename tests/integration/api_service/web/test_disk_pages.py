@@ -297,3 +297,9 @@ async def test_an_administrator_takes_snapshots_of_a_users_disk(
     assert done.headers["location"] == "/disks/data?user=alice"
     await browser.send("/disks/data/snapshots/first/delete?user=alice")
     assert (await alice.get(f"{DISKS}/data/snapshots")).json()["items"] == []
+
+
+async def test_a_disk_that_is_not_there_leads_to_those_that_are(browsing: SignedIn) -> None:
+    answer = await (await browsing("alice")).client.get("/disks/nosuch")
+    assert answer.status_code == 404
+    assert '<p><a href="/disks">Your disks</a></p>' in answer.text

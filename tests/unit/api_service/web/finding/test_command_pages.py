@@ -23,7 +23,9 @@ from api_service.web.finding.command_pages import pages_for, text_of_pages, with
             ["/disks"],
         ),
         ("3.5 of 4 are left. Wait.", "3.5 of 4 are left. Wait.", []),
+        ("There is no node 'n1'. `gpu-dev nodes` lists all nodes.", "There is no node 'n1'.", ["/now"]),
         # No page does what these do, or not all of it.
+        ("Full. `gpu-dev nodes uncordon n1` ends it.", None, []),
         ("You have no key x. `gpu-dev config-ssh` needs one.", None, []),
         ("Full. See `gpu-dev disk list`, or remove files: `gpu-dev dev --disk x`.", None, []),
         ("Full. `gpu-dev lists` is another command.", None, []),
