@@ -9,7 +9,7 @@ from gpu_dev.inputs.requests import make_request
 from gpu_dev.inputs.times import local_now, parse_time
 from gpu_dev.wire.bookings import BookingCreate
 
-_FOR_EVER = frozenset({"larger_than_any_node", "no_such_node", "no_such_type"})
+_FOR_EVER = frozenset({"larger_than_any_node", "no_such_node"})
 """Reasons that do not pass with time, as rules for the next day or for now may."""
 
 
@@ -23,6 +23,8 @@ def check_possible(
     try:
         client.bookings.would_book(make_request(BookingCreate, fields))
     except ApiError as refusal:
-        broken = [rule for rule in refusal.problem.broken_rules or () if rule.code in _FOR_EVER]
+        # A type that is not here yet may be announced; a node has those that it has.
+        for_ever = _FOR_EVER if node is None else _FOR_EVER | {"no_such_type"}
+        broken = [rule for rule in refusal.problem.broken_rules or () if rule.code in for_ever]
         if broken:
             raise UsageError(" ".join(local_sentence(rule.detail) for rule in broken)) from refusal

@@ -204,8 +204,8 @@ UPDATE nodes SET fenced_at = CAST(:now AS timestamptz), fenced_by = :by, fence_r
 UPDATE nodes SET fenced_at = NULL, fenced_by = NULL, fence_reason = NULL WHERE name = :name;
 
 -- name: cordon_node
--- Cordon a node.
-UPDATE nodes SET cordoned_at = :at, cordoned_by = :by, cordon_reason = :reason WHERE name = :name;
+-- Cordon a node. The time of a cordon that gets another reason stays.
+UPDATE nodes SET cordoned_at = coalesce(cordoned_at, :at), cordoned_by = :by, cordon_reason = :reason WHERE name = :name;
 
 -- name: uncordon_node
 -- Remove a cordon.
