@@ -25,6 +25,7 @@ from reservation_core.domain.bookings.refusals import Skipped
 from reservation_core.domain.model import BookingStatus, PodWorkload, RequestVerdict
 from reservation_core.domain.policy.limits import Policy
 from reservation_core.domain.policy.prices import Money, sum_costs
+from reservation_core.domain.request_terms import Resources
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.bookings.book_series import SeriesOutcome
 from reservation_core.usecases.bookings.find_slots import FreeOverTime
@@ -58,6 +59,7 @@ def booking(found: Booking, sight: Sight) -> BookingOut:
         offer_until=found.offer_until if may_change else None,
         waits_until=found.waits_until if may_change else None,
         auto_accept=found.auto_accept if may_change else False,
+        resources=_share(found) if may_change else None,
     )
 
 
@@ -116,6 +118,10 @@ def _allocations(found: Booking, *, may_change: bool) -> list[BookedCards]:
             )
         )
     return allocations
+
+
+def _share(found: Booking) -> contracts.ResourcesOut | None:
+    return None if found.share is None else contracts.ResourcesOut.of(Resources(found.share))
 
 
 def _reason(found: Booking, *, may_change: bool) -> BookingReasonOut:

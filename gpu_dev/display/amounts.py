@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def resource_words(asked: "ResourcesOut | None") -> str:
-    """The CPUs and memory that a job asked for; nothing for the share of its nodes that its GPUs are."""
+    """The CPUs and memory that a job asked for, or a booking has; nothing for a job's usual share of its nodes."""
     if asked is None:
         return ""
     sizes = (("memory", asked.memory), ("shm", asked.shm))

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from gpu_dev.display.amounts import resource_words
 from gpu_dev.display.local_times import local_sentence, local_time, minute
 from gpu_dev.display.output import Column, View, amount, as_data
 from gpu_dev.display.views import wanted_gpus
@@ -66,6 +67,7 @@ BOOKING: "View[BookingOut]" = View(
         Column("START", lambda one: minute(one.start)),
         Column("END", lambda one: minute(one.end)),
         Column("WHERE", booked_on),
+        Column("RESOURCES", lambda one: resource_words(one.resources), wide=True),
         Column("PROJECT", lambda one: one.project or "", wide=True),
         Column("SERIES", lambda one: one.series_id or "", wide=True),
         Column("OFFER UNTIL", lambda one: minute(one.offer_until), wide=True),
@@ -94,6 +96,7 @@ BOOKING_DETAILS: "View[BookingOut]" = View(
         Column("END", lambda one: minute(one.end)),
         Column("FOR", lambda one: format_duration(one.duration)),
         Column("WHERE", booked_on),
+        Column("RESOURCES", lambda one: resource_words(one.resources)),
         Column("JOBS", lambda one: " ".join(one.jobs)),
         Column("SERIES", lambda one: one.series_id or ""),
         Column("FIRST USED", lambda one: local_time(one.used_at)),

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from gpu_dev.wire.base import BrokenRule, CostOut, Slot
+from gpu_dev.wire.base import BrokenRule, CostOut, ResourcesOut, Slot
 from gpu_dev.wire.jobs import Workload, WorkloadSpec
 from reservation_core.domain.bookings.nouns import BookingReason
 from reservation_core.domain.model import BookingStatus, RequestVerdict
@@ -77,6 +77,7 @@ class BookingOut(Struct, kw_only=True):
     offer_until: datetime | None
     waits_until: datetime | None
     auto_accept: bool
+    resources: ResourcesOut | None = None
 
 
 class SkippedDate(Struct, kw_only=True):

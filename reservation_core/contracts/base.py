@@ -198,7 +198,7 @@ class ResourcesAsked(Wire):
 
 
 class ResourcesOut(Wire):
-    """CPUs and memory that a job asked for on each node. Null: the share of the node that its GPUs are."""
+    """CPUs and memory on each node that a job asked for (null: the share that its GPUs are), or that a booking has."""
 
     cpus: float | None
     memory: int | None

@@ -14,6 +14,7 @@ from reservation_core.contracts.base import (
     GpuTypeName,
     Line,
     ProjectName,
+    ResourcesOut,
     Slot,
     Text,
     Time,
@@ -219,6 +220,10 @@ class BookingOut(Wire):
     offer_until: Time | None
     waits_until: Time | None
     auto_accept: bool
+    resources: Annotated[
+        ResourcesOut | None,
+        Field(description="The share of each node that its GPUs are, on the smallest one. Null where it is not known."),
+    ] = None
 
 
 class SkippedDate(Wire):

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from reservation_core.domain.model import AllocatedGpu, BookingStatus, PodWorkload
+from reservation_core.domain.request_terms import Share
 
 LONGEST_BOOKING = timedelta(days=90)
 FARTHEST_START = timedelta(days=400)
@@ -86,7 +87,7 @@ class Booking:
     `workload` is submitted as `started_job` at the start. `waits_until`: when it leaves the waitlist; `offer_until`:
     when offered GPUs are given back unless accepted. `activated_at`: when its slot was seen to have begun; it is
     released at `release_at` unless `used_at` is set. Warnings due until `start_warned_at` and `end_warned_at` have
-    been given.
+    been given. `share`: how much of each node its GPUs are, at least; None where nodes do not report what they have.
     """
 
     id: str
@@ -117,6 +118,7 @@ class Booking:
     start_warned_at: datetime | None = None
     end_warned_at: datetime | None = None
     no_show_warned_at: datetime | None = None
+    share: Share | None = None
 
     @property
     def waits_at_most_until(self) -> datetime:

@@ -5,15 +5,16 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from reservation_core.adapters.postgres.rows import workload_document, workload_of
+from reservation_core.adapters.postgres.rows import share_of, workload_document, workload_of
 from reservation_core.adapters.postgres.sealing import Sealing
 from reservation_core.domain.bookings.nouns import Booking, BookingReason, Span, Wanted, Why
 from reservation_core.domain.event_kinds import BookingEventKind
 from reservation_core.domain.model import AllocatedGpu, BookingStatus
+from reservation_core.domain.request_terms import Share
 
 
-def booking_of(row: Row[Any], cards: Sequence[AllocatedGpu], sealing: Sealing) -> Booking:
-    """A booking from a row of `booking_views` and its GPUs."""
+def booking_of(row: Row[Any], cards: Sequence[Row[Any]], sealing: Sealing) -> Booking:
+    """A booking from a row of `booking_views` and its rows of `booking_cards`."""
     return Booking(
         id=row.id,
         seq=row.seq,
@@ -36,7 +37,7 @@ def booking_of(row: Row[Any], cards: Sequence[AllocatedGpu], sealing: Sealing) -
         offer_until=row.offer_until,
         used_at=row.used_at,
         release_at=row.release_at,
-        cards=tuple(cards),
+        cards=tuple(_card_of(card) for card in cards),
         jobs=tuple(row.jobs),
         activated_at=row.started_at,
         started_job=row.started_job,
@@ -44,12 +45,24 @@ def booking_of(row: Row[Any], cards: Sequence[AllocatedGpu], sealing: Sealing) -
         start_warned_at=row.start_warned_at,
         end_warned_at=row.end_warned_at,
         no_show_warned_at=row.no_show_warned_at,
+        share=_share_of(row.gpus, cards),
     )
 
 
-def booked_card_of(row: Row[Any]) -> AllocatedGpu:
-    """A GPU from a row of `booking_cards`."""
+def _card_of(row: Row[Any]) -> AllocatedGpu:
     return AllocatedGpu(row.gpu_id, row.node, row.card_index, row.uuid, row.rank, row.starts_at, row.ends_at, row.held)
+
+
+def _share_of(gpus: int, cards: Sequence[Row[Any]]) -> Share | None:
+    """How much of each node a booking's GPUs are, at least, as `least_share_in_booking` rounds it."""
+    cpus, memory = (
+        None if not cards or None in amounts else min(amounts)
+        for amounts in (
+            [has and has * gpus // card.gpus_of_node for card, has in zip(cards, column, strict=True)]
+            for column in ([card.cpu_milli for card in cards], [card.memory_bytes for card in cards])
+        )
+    )
+    return share_of(cpus, memory)
 
 
 def booking_document(booking: Booking, actor: str, kind: BookingEventKind, sealing: Sealing) -> dict[str, Any]:

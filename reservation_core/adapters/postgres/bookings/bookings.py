@@ -11,7 +11,7 @@ import numpy as np
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from reservation_core.adapters.postgres.bookings.booking_rows import booked_card_of, booking_document, booking_of
+from reservation_core.adapters.postgres.bookings.booking_rows import booking_document, booking_of
 from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.jobs.ledger_constraints import CALENDAR_CONSTRAINT
 from reservation_core.adapters.postgres.jobs.reservations import WriteConflictError
@@ -286,8 +286,7 @@ class Bookings(StatementRunner):
         rows = (await self._run("booking_views", ids=list(ids))).all()
         cards = await self._run("booking_cards", ids=[row.id for row in rows])
         by_booking = {
-            booking_id: [booked_card_of(row) for row in group]
-            for booking_id, group in groupby(cards, key=lambda row: row.reservation_id)
+            booking_id: list(group) for booking_id, group in groupby(cards, key=lambda row: row.reservation_id)
         }
         bookings = [booking_of(row, by_booking.get(row.id, ()), self._sealing) for row in rows]
         return sorted(bookings, key=lambda booking: (booking.span.start, booking.id))

@@ -124,12 +124,13 @@ WHERE r.id = ANY(CAST(:ids AS text[]));
 SELECT project FROM reservations WHERE id = :id AND user_id = :user_id AND kind = 'booking';
 
 -- name: booking_cards
--- The GPUs of bookings, by rank and index.
+-- The GPUs of bookings, by rank and index, with what their nodes have.
 SELECT a.reservation_id, a.gpu_id, n.name AS node, g.index AS card_index, g.uuid, a.rank, lower(a.during) AS starts_at,
-       upper(a.during) AS ends_at, a.held
+       upper(a.during) AS ends_at, a.held, n.cpu_milli, n.memory_bytes, whole.gpus AS gpus_of_node
 FROM allocations a
 JOIN gpus g ON g.id = a.gpu_id
 JOIN nodes n ON n.id = g.node_id
+CROSS JOIN LATERAL (SELECT count(*) AS gpus FROM gpus WHERE node_id = n.id) AS whole
 WHERE a.reservation_id = ANY(CAST(:ids AS text[]))
 ORDER BY a.reservation_id, a.rank, g.index;
 

@@ -1,6 +1,7 @@
 """CPUs and memory by the command line, on a local cluster."""
 
 import json
+import re
 
 from tests.integration.gpu_dev.conftest import System
 
@@ -45,6 +46,9 @@ def test_a_job_in_a_booking_runs_with_at_most_the_share_of_its_gpus(system: Syst
     [booking] = json.loads(system.cli("book", "list", "-o", "json").stdout)["items"]
     [node] = [node for node in json.loads(system.cli("nodes", "-o", "json").stdout)["items"] if node["gpus"]]
     share = node["cpus"] / node["gpus"]
+    assert booking["resources"]["cpus"] == 2 * share
+    for words in (("show", booking["id"]), ("list", "-o", "wide")):
+        assert re.search(rf" {2 * share:g} CPUs?, \S+ [KMGT]iB memory", system.cli("book", *words).stdout)
     within = ("-g1", "-d1m", "--booking", booking["id"])
     ran = system.cli("run", *within, "--cpus", str(share), "--memory", "64Mi", "--shm", "1Mi", "--", "echo", "here")
     assert (ran.returncode, ran.stdout) == (0, "here\n"), ran.stderr

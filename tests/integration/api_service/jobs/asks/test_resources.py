@@ -51,6 +51,28 @@ async def test_what_is_out_of_bounds_is_refused_by_name(alice: httpx.AsyncClient
     assert (await alice.get("/v1/jobs")).json()["items"] == []
 
 
+async def test_a_booking_shows_its_share_to_its_owner(
+    alice: httpx.AsyncClient, bob: httpx.AsyncClient, runtime: Runtime
+) -> None:
+    await add_nodes(runtime, a=("h100", 4), b=("h100", 2))
+    async with runtime.uow() as uow:
+        await sql(uow, "UPDATE nodes SET cpu_milli = 31001, memory_bytes = 2 ^ 36 + 5")
+    made = (await alice.post("/v1/bookings", json=asked(at(1), gpus=2, nodes=2))).json()
+    share = {"cpus": 15.5, "memory": 2**35 + 2, "shm": None}  # `a` is the smaller one for a GPU
+    assert made["resources"] == share
+    assert (await alice.get(f"/v1/bookings/{made['id']}")).json() == made
+    [listed] = (await alice.get("/v1/bookings")).json()["items"]
+    [others] = (await bob.get("/v1/bookings")).json()["items"]
+    assert (listed["resources"], others["resources"]) == (share, None)
+    async with runtime.uow() as uow:
+        await sql(uow, "UPDATE nodes SET cpu_milli = NULL WHERE name = 'b'")
+    shown = (await alice.get(f"/v1/bookings/{made['id']}")).json()
+    assert shown["resources"] == share | {"cpus": None}
+    async with runtime.uow() as uow:
+        await sql(uow, "UPDATE nodes SET memory_bytes = NULL WHERE name = 'a'")
+    assert (await alice.get(f"/v1/bookings/{made['id']}")).json()["resources"] is None
+
+
 async def test_a_job_in_a_booking_may_ask_for_the_share_of_its_gpus(alice: httpx.AsyncClient, runtime: Runtime) -> None:
     await add_nodes(runtime, a=("h100", 4))
     async with runtime.uow() as uow:

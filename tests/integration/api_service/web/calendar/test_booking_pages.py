@@ -9,7 +9,8 @@ import httpx
 import pytest
 
 from api_service.web.rest_calls import Query, RestCalls, RestProblemError
-from tests.integration.api_service.bookings.calendars import at, booked, said
+from reservation_core.runtime.wiring import Runtime
+from tests.integration.api_service.bookings.calendars import at, booked, execute, said
 from tests.integration.api_service.web.browsing import words
 from tests.integration.api_service.web.calendar.calendar_pages import field, sent, week
 from tests.integration.api_service.web.conftest import SignedIn
@@ -45,6 +46,18 @@ async def test_its_jobs_are_listed_with_their_names_and_status(browsing: SignedI
     page = await (await browsing("alice")).get(f"/bookings/{made['id']}")
     assert f"Jobs in it {second} queued fit cancelled {first} " in words(page)
     assert f'data-live="booking:{made["id"]} job:{second}"' in page
+
+
+@pytest.mark.usefixtures("lab")
+async def test_its_share_of_cpus_and_memory_is_shown(
+    browsing: SignedIn, alice: httpx.AsyncClient, runtime: Runtime
+) -> None:
+    made = await booked(alice, at(3), gpu_type="h100")
+    browser = await browsing("alice")
+    assert "CPUs and memory" not in await browser.get(f"/bookings/{made['id']}")
+    nodes = "UPDATE nodes SET cpu_milli = 16000 * g.n, memory_bytes = 2 ^ 36 * g.n"
+    await execute(runtime, f"{nodes} FROM (SELECT node_id, count(*) AS n FROM gpus GROUP BY 1) g WHERE g.node_id = id")
+    assert "CPUs and memory 16 CPUs 64 GiB" in words(await browser.get(f"/bookings/{made['id']}"))
 
 
 @pytest.mark.usefixtures("lab")
