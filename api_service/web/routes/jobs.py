@@ -276,8 +276,11 @@ async def _connections(visit: Visit, job_id: str) -> Sequence[JobConnection]:
 def _context(visit: Visit, state: _JobState) -> dict[str, Any]:
     """What the templates of a job's page use."""
     ended = state.job.status in FINAL_STATUSES
+    workload = state.view.reservation.workload
     return {
         "job": state.job,
+        "disks": workload.disks,
+        "secrets": workload.secrets,
         "steps": state.steps,
         "servers": RESERVED_NAMES,
         "ended": ended,

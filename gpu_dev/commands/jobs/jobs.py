@@ -1,5 +1,6 @@
 """`list`, `show`, `extend`, `keep`, `cancel`."""
 
+from dataclasses import replace
 from itertools import islice
 from typing import Annotated
 
@@ -8,7 +9,7 @@ import typer
 from gpu_dev.client import GpuDevClient
 from gpu_dev.commands.jobs.empty_lists import listed_jobs
 from gpu_dev.display.local_times import local_sentence, local_time
-from gpu_dev.display.output import Format, show_list, show_one
+from gpu_dev.display.output import Column, Format, View, show_list, show_one
 from gpu_dev.display.views import JOB, JOB_DETAILS
 from gpu_dev.errors import ApiError, ClientError, UsageError
 from gpu_dev.following import has_ended, place_note, waiting_line
@@ -19,6 +20,7 @@ from gpu_dev.server.exchange import Exchange
 from gpu_dev.session import client_for, own_job, whole_id
 from gpu_dev.terminal import Rendered, put, say
 from gpu_dev.watching import watch
+from gpu_dev.wire.jobs import Job, JobSpec
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus
 from reservation_core.domain.policy.rule_words import counted
 
@@ -87,12 +89,22 @@ def show(ctx: typer.Context, job_id: JobId, output: Output = Format.TABLE, again
     """Show one job; with --watch until it has ended."""
     with client_for(ctx) as client:
         whole = whole_id(client, job_id)
+        for_people = output in (Format.TABLE, Format.WIDE)
+        details = _details_with(client.job_spec(whole)) if for_people else JOB_DETAILS
 
         def render() -> tuple[str, bool]:
             job = client.job(whole)
-            return show_one(job, JOB_DETAILS, output), has_ended(job)
+            return show_one(job, details, output), has_ended(job)
 
         watch(client, render, again=again)
+
+
+def _details_with(spec: JobSpec) -> View[Job]:
+    """The details of a job, with the disks and secrets of its request."""
+    disks = ", ".join(f"{disk.name} at {disk.path}{' (read-only)' if disk.read_only else ''}" for disk in spec.disks)
+    secrets = ", ".join(f"{secret.name} in {secret.path or f'${secret.env}'}" for secret in spec.secrets)
+    more = (Column[Job]("DISKS", lambda _: disks), Column[Job]("SECRETS", lambda _: secrets))
+    return replace(JOB_DETAILS, columns=JOB_DETAILS.columns + more)
 
 
 @extend_app.command()

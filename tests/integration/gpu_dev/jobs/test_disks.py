@@ -1,6 +1,7 @@
 """Disks of users, which outlive jobs, by the command line on the local cluster."""
 
 import json
+import re
 from typing import Any
 
 from tests.integration.gpu_dev.conftest import System
@@ -26,6 +27,9 @@ def test_what_a_job_writes_is_there_for_the_next_one(system: System) -> None:
     assert first.returncode == 0, first.stderr
     second = system.cli(*RUN, "--disk", "data:/in:ro", "--", "sh", "-c", "cat $GPU_DEV_DISK_FOLDER/in/answer")
     assert (second.returncode, second.stdout) == (0, "42\n"), second.stderr
+    ids = [job["id"] for job in json.loads(system.cli("list", "--all", "-o", "json").stdout)["items"]]
+    uses = [re.findall(r"disks +(.+)", system.cli("show", job).stdout) for job in ids]
+    assert uses == [["data at /in (read-only)"], ["data at /disks/data"]]
     eventually_sync(lambda: disk_of(system)["used"] == 4096)
 
 

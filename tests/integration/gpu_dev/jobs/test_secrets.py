@@ -39,6 +39,9 @@ def test_secrets_are_set_listed_and_deleted(system: System, tmp_path: Path) -> N
     )  # fmt: skip
     assert (ran.returncode, ran.stdout) == (0, f"{VALUE[::-1]}\n{VALUE[::-1]}\nerom\n"), ran.stderr
     job = json.loads(system.cli("list", "--status", "succeeded", "-o", "json").stdout)["items"][0]["id"]
+    shown = system.cli("show", job).stdout
+    assert "HF_TOKEN in $HF_TOKEN, deploy-key in /run/secrets/key" in shown
+    assert VALUE not in shown
     again = system.cli("run", "--again", job)
     assert (again.returncode, again.stdout) == (0, ran.stdout), again.stderr
     deleted = system.cli("secret", "delete", "HF_TOKEN", "deploy-key", "--yes")

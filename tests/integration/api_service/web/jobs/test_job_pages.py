@@ -44,6 +44,25 @@ async def test_a_job_is_submitted_by_a_form_and_shown(browsing: SignedIn, alice:
     assert spec["workload"]["env"] == {"A": "1", "B": "x=y"}
 
 
+async def test_its_disks_and_secrets_are_named_to_those_who_see_its_request(
+    browsing: SignedIn, alice: httpx.AsyncClient
+) -> None:
+    for disk in ("data", "sets"):
+        (await alice.post("/v1/disks", json={"name": disk, "size": "1Gi"})).raise_for_status()
+    for secret in ("HF_TOKEN", "deploy-key"):
+        (await alice.put(f"/v1/secrets/{secret}", json={"value": "in-confidence"})).raise_for_status()
+    disks = [{"name": "data", "path": "/disks/data"}, {"name": "sets", "path": "/in", "read_only": True}]
+    secrets = [{"name": "HF_TOKEN", "env": "HF_TOKEN"}, {"name": "deploy-key", "path": "/run/secrets/key"}]
+    job = await submitted(alice, disks=disks, secrets=secrets)
+    (await alice.put(f"/v1/jobs/{job}/shares/bob")).raise_for_status()
+    for user in ("alice", "bob", "root"):
+        page = await (await browsing(user)).get(f"/jobs/{job}")
+        assert "Disks data at /disks/data sets at /in, read-only " in words(page)
+        assert "Secrets HF_TOKEN in $HF_TOKEN deploy-key in /run/secrets/key " in words(page)
+        assert "in-confidence" not in page
+    assert "Secrets" not in await (await browsing("alice")).get(f"/jobs/{await submitted(alice)}")
+
+
 async def test_an_array_is_submitted_and_shows_its_elements(
     browsing: SignedIn, alice: httpx.AsyncClient, runtime: Runtime
 ) -> None:
