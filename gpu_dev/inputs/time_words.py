@@ -21,6 +21,7 @@ _MONTHS = (
 )  # fmt: skip
 _PRINTED_DATE = re.compile(r"(?:([a-z]{3,9}),? )?(\d{1,2}) ([a-z]{3,9}) (\d{4})", re.IGNORECASE | re.ASCII)
 _CLOCK_WORDS = {"noon": "12pm", "midnight": "12am"}
+_DASH = "–"  # between the ends of a slot; a hyphen would make the end of 09:00-12:00 an offset
 _CLOCK_WORD = re.compile(rf"\b({'|'.join(_CLOCK_WORDS)})\b", re.IGNORECASE)
 
 
@@ -31,14 +32,14 @@ def usual(text: str) -> str:
     with the name of another weekday.
     """
     numbers = _CLOCK_WORD.sub(lambda word: _CLOCK_WORDS[word[0].lower()], " ".join(text.split()))
-    numbers = _TO.sub("-", _PRINTED_DATE.sub(_plain_date, numbers))
+    numbers = _TO.sub(_DASH, _PRINTED_DATE.sub(_plain_date, numbers))
     turned = _CLOCK_FIRST.fullmatch(numbers)
     if turned is not None:
         day, zone = turned[2], turned[3] or ""
         if not zone and not is_day(day):
             day, _, name = day.rpartition(" ")
             zone = f" {name}"
-        numbers = f"{day} {turned[1]}{zone}" if is_day(day) else numbers
+        numbers = f"{day} {turned[1].replace('-', _DASH)}{zone}" if is_day(day) else numbers
     return _AT.sub(" ", numbers)
 
 

@@ -26,6 +26,7 @@ _WITH_OFFSET = re.compile(r"\d{4}-\d{2}-\d{2}.*(?:[zZ]|[+-](?:0\d|1[0-4]):?\d{2}
 _ZONE_NAME = re.compile(r"(.*\d[\d:]*(?: ?[ap]m)?) ([a-z]{3,5}|[+-]\d{2})", re.IGNORECASE | re.ASCII)
 _FROM_MIDNIGHT = re.compile(r".*\S\s+midnight\s*(?:[-–]|(?:to|until|till)\s).*", re.IGNORECASE)
 """A slot that begins at the midnight of a day."""
+_DASH = re.compile("[-–]")
 _IN_12_HOURS = re.compile(r"\d ?[ap]m\b", re.IGNORECASE | re.ASCII)
 _LOCALTIME = Path("/etc/localtime")
 FORMS = 'Write it as "2030-01-31 09:00", "tomorrow 9am", "mon 14:30", 09:00, now or "in 2h".'
@@ -78,7 +79,8 @@ def parse_time(text: str, now: datetime, zone: str | None, *, whole_days: bool =
         return here.isoformat(timespec="minutes")
     if lowered.startswith("in "):
         later = parse_duration(lowered[3:])
-        return _written((now.astimezone(_zone(zone)) if later % timedelta(minutes=1) else here) + later)
+        counted_from = now if later % timedelta(minutes=1) else _minute(now)
+        return _written((counted_from.astimezone(UTC) + later).astimezone(_zone(zone)))
     local = _local(lowered, here.replace(tzinfo=None))
     if local is None and (day := _day(lowered, here.replace(tzinfo=None))) is not None:
         if not whole_days:
@@ -139,7 +141,7 @@ def parse_slot(text: str, now: datetime, zone: str | None) -> tuple[str, str] | 
     if _FROM_MIDNIGHT.fullmatch(text):
         raise _which_midnight(text)
     wanted = usual(text)
-    if (named := _named_zone(wanted, now.astimezone(_zone(zone)))) is not None and "-" in named[0]:
+    if (named := _named_zone(wanted, now.astimezone(_zone(zone)))) is not None and _DASH.search(named[0]):
         within = parse_slot(named[0], now, "UTC" if named[1] == "UTC" else zone)
         return None if within is None else (_in_zone(within[0], named[1], zone), _in_zone(within[1], named[1], zone))
     slot = _SLOT.fullmatch(wanted.lower())
@@ -224,12 +226,13 @@ def parse_end(text: str, begin: datetime, now: datetime, zone: str | None, *, st
 
     An end that names its day alone (`today 18:00`, a date) is not moved. `start` is how `begin` was typed.
     """
+    if _is_clock(text):
+        counted_from = max(begin, now)
+        _require_clear_end(text, begin, parse_instant(text, counted_from, zone), zone, start)
+        return parse_time(text, counted_from, zone)
     end = parse_instant(text, now, zone, whole_days=False)
     is_fixed = usual(text).lower().split()[0] in _FIXED
-    counted_from = begin if end <= begin and not is_fixed else now
-    if _is_clock(text):
-        _require_clear_end(text, begin, parse_instant(text, counted_from, zone), zone, start)
-    return parse_time(text, counted_from, zone)
+    return parse_time(text, begin if end <= begin and not is_fixed else now, zone)
 
 
 def _require_clear_end(text: str, begin: datetime, end: datetime, zone: str | None, start: str) -> None:
