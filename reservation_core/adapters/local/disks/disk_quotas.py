@@ -54,12 +54,13 @@ _NOTHING = Quota(0, 0, 0)
 
 def why_unbounded(folder: Path) -> str | None:
     """Why no folder of this file system can be bounded by this process; None where it can."""
-    with _opened(folder) as opened:
+    with _opened(folder, os.O_RDONLY | os.O_DIRECTORY) as opened:  # an administrator may have it elsewhere, by a link
         try:
             flags = _STATE.unpack_from(_quotactl(opened, _GET_STATE, 0, b""))[2]
             if not flags & _ENFORCED:
                 return "the file system is not mounted with prjquota"
             _quota(opened, 0)
+            _terms(opened)
         except PermissionError:
             return "the server may not set quotas (CAP_SYS_ADMIN)"
         except OSError as problem:
