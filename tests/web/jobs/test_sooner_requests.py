@@ -31,3 +31,24 @@ async def test_a_click_puts_a_sooner_request_into_the_form(
     await expect(page.get_by_label("What to run")).to_have_value("python train.py")
     await expect(verdict).to_contain_text("Starts now")
     assert len(system.rest("alice").get("/v1/queue").json()["items"]) == 1, "nothing was submitted"
+
+
+async def test_earlier_jobs_are_shown_also_where_no_verdict_comes(people: People, system: WebSystem) -> None:
+    system.submit("alice", "true", gpus=1, duration=3600, name="before")
+    alice = await people("alice")
+    alice.expect_problem("answer: 503 POST .*/submit/verdict")
+    await alice.page.route("**/submit/verdict", lambda route: route.fulfill(status=503, body="<p>Try again.</p>"))
+    await alice.page.goto("/submit")
+    await expect(alice.page.get_by_text("Try again.")).to_be_visible()
+    await expect(alice.page.get_by_text("Looking when it would start")).to_be_hidden()
+    await expect(alice.page.get_by_role("link", name="before")).to_be_visible()
+
+
+async def test_earlier_jobs_are_shown_where_scripts_run_no_more(people: People, system: WebSystem) -> None:
+    """Scripts ran in this browser once, and told its time zone."""
+    system.submit("alice", "true", gpus=1, duration=3600, name="before")
+    alice = await people("alice", java_script_enabled=False)
+    await alice.context.add_cookies([{"name": "gpu_dev_browser_zone", "value": "UTC", "url": alice.url}])
+    await alice.page.goto("/submit")
+    await expect(alice.page.get_by_role("link", name="before")).to_be_visible()
+    await expect(alice.page.get_by_text("Looking when it would start")).to_be_hidden()
