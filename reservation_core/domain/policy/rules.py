@@ -38,7 +38,7 @@ class RuleRequest:
     """A request to check. `gpus` is the sum over all nodes; `gpu_type` None is any type.
 
     A booking has a `start`; a job starts when it can, and is checked as if that were `now`. `replaces` is the changed
-    reservation, whose holdings don't count. `keeps_start`: its start can't move, so the notice does not matter.
+    reservation, whose holdings don't count. `keeps_start`: the notice does not matter. `extends`: more time of a job.
     """
 
     kind: ReservationKind
@@ -51,6 +51,7 @@ class RuleRequest:
     priority: int = 0
     replaces: str | None = None
     keeps_start: bool = False
+    extends: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,11 +258,11 @@ def _max_gpus(q: _Question, limit: int, scope: Scope) -> RuleBreach | None:
     most = peak(held, q.start, q.end)
     if most + gpus <= limit:
         return None
-    at = None if q.request.keeps_start else earliest_at_once(held, gpus, limit, q.start, q.request.duration)
+    at = None if q.request.extends else earliest_at_once(held, gpus, limit, q.start, q.request.duration)
     holder = holder_text(q.request.user, scope.project)
     beside = f" while {holder} holds {most} at that time{_promised(q, scope)}" if most else ""
     if at is None:
-        advice = "Ask for less time" if q.request.keeps_start else f"Ask for at most {counted(limit, 'GPU')}"
+        advice = "Ask for less time" if q.request.extends else f"Ask for at most {counted(limit, 'GPU')}"
     else:
         fewer = f", or ask for at most {counted(limit - most, 'GPU')}" if most < limit else ""
         advice = f"Start at {moment_text(at)}{fewer}"
@@ -293,8 +294,7 @@ def _max_gpu_hours(q: _Question, limit: float, scope: Scope) -> RuleBreach | Non
         more = gpu_time([asked], week, week + WEEK)
         if used + more <= allowed:
             continue
-        fits_at = earliest_in_weeks(held, q.request.gpus, allowed, q.start, q.request.duration)
-        at = None if q.request.keeps_start else fits_at
+        at = None if q.request.extends else earliest_in_weeks(held, asked.gpus, allowed, q.start, q.request.duration)
         advice = "Ask for fewer or for less time" if at is None else f"Ask for less, or start at {moment_text(at)}"
         return RuleBreach(
             RuleName.MAX_GPU_HOURS_PER_WEEK.value,

@@ -65,7 +65,7 @@ async def permit_extension(uow: UnitOfWork, job: Reservation, by: timedelta, now
     if job.range_end is None or job.gpus == 0:
         broken = never_on_any(job_request(job, job.duration + by), policy, now)
     else:
-        more = replace(job_request(job, by), start=job.range_end, replaces=None, keeps_start=True)
+        more = replace(job_request(job, by), start=job.range_end, replaces=None, extends=True)
         limits = policy.limits(job.user, job.project, job.gpu_type)
         usage = await uow.policies.usage(job.user_id, job.project, known_from(more, limits, now), now)
         # A running job has cards of one type, even if it asked for any.

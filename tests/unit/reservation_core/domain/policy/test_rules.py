@@ -95,6 +95,9 @@ def test_who_is_told_to_ask_for_fewer_is_told_how_many() -> None:
         [found] = check(asked(), policy, usage, minute(0))
         assert found.detail.endswith(f"(everybody). {advice}")
         [found] = check(asked(keeps_start=True), policy, usage, minute(0))
+        assert found.detail.endswith(f"(everybody). {advice}"), "a changed booking can be moved"
+        assert found.possible_from is not None
+        [found] = check(asked(kind=JOB, extends=True), policy, usage, minute(0))
         assert found.detail.endswith("(everybody). Ask for less time."), "an extension starts at no other time"
         assert found.possible_from is None
 
