@@ -13,8 +13,8 @@ class UntakenXids:
     """An agent's last look, and the Xid errors of looks before it until the asker confirms that it has them.
 
     Looks are counted from `first`, another number in each run of an agent: an asker then confirms nothing of this run
-    that it has from another one. An asker that confirms nothing gets the errors of the last look alone: errors of
-    earlier looks may be stored already, by the leader before.
+    that it has from another one. An asker that confirms nothing gets the errors of the last look, and those that waited
+    for it: others of earlier looks may be stored already, by the leader before.
     """
 
     def __init__(self, first: int) -> None:
@@ -30,24 +30,26 @@ class UntakenXids:
     def add(self, samples: Sequence[GpuSample], arrived: int | None = None) -> None:
         """Note a look. Errors since the look that has arrived, of GPUs without a sample in this one, wait for one.
 
-        Where the asker confirms nothing they do not: the leader before may have them.
+        Where the asker confirms nothing, only those that wait already do: the leader before may have the others.
         """
         known = self._confirm(arrived)
         self._look += 1
         self._samples = samples
-        if known:
-            seen = {sample.uuid for sample in samples}
-            self._xids = [(at if uuid in seen else self._look + 1, uuid, xid) for at, uuid, xid in self._xids]
+        seen = {sample.uuid for sample in samples}
+        self._xids = [
+            (self._look + 1 if uuid not in seen and (known or at == self._look) else at, uuid, xid)
+            for at, uuid, xid in self._xids
+        ]
         found = [(self._look, sample.uuid, sample.xid) for sample in samples if sample.xid is not None]
         self._xids = [*self._xids, *found][-_MOST:]
 
     def after(self, look: int | None) -> Sequence[GpuSample]:
         """The samples of the last look, with the errors since a look whose answer has arrived."""
-        if not self._confirm(look):
-            return self._samples
+        since = self._first if self._confirm(look) else self._look
         worst: dict[str, int] = {}
-        for _, uuid, xid in self._xids:
-            worst[uuid] = worse_xid(worst.get(uuid), xid)
+        for at, uuid, xid in self._xids:
+            if at >= since:
+                worst[uuid] = worse_xid(worst.get(uuid), xid)
         return [replace(sample, xid=worst.get(sample.uuid)) for sample in self._samples]
 
     def _confirm(self, look: int | None) -> bool:

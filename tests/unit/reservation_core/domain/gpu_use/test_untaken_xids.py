@@ -76,6 +76,23 @@ def test_another_leader_has_no_error_of_a_silent_gpu_that_the_one_before_may_hav
     assert told(agent.after(arrived)) == [None, None]
 
 
+@pytest.mark.parametrize("silent", range(3))
+def test_another_leader_has_an_error_that_waited_for_a_sample(silent: int) -> None:
+    """No answer had it, so the leader before can't have it."""
+    agent = UntakenXids(FIRST)
+    agent.add(seen(None, 79), FIRST)  # this answer is lost
+    agent.add(seen(None), FIRST)
+    assert told(agent.after(FIRST)) == [None]
+    for _ in range(silent):
+        agent.add(seen(None), None)
+        assert told(agent.after(None)) == [None]
+    agent.add(seen(None, None), None)
+    assert told(agent.after(None)) == [None, 79]
+    arrived = agent.look
+    agent.add(seen(None, None), arrived)
+    assert told(agent.after(arrived)) == [None, None]
+
+
 def test_an_asker_that_confirms_nothing_takes_no_error_from_the_leader() -> None:
     agent = UntakenXids(FIRST)
     agent.add(seen(None, 79), FIRST)  # this answer is lost
