@@ -67,7 +67,7 @@ def logs(
             sys.stdout.buffer.flush()
         if not printed and not follow and job.started_at is None and job.attempt < 2 and has_ended(job):
             say(f"{job.id} has no output: it never started. Why: gpu-dev explain {job.id}")
-        elif not printed and not follow and job.status is not JobStatus.QUEUED:
+        elif not printed and not follow and job.status is not JobStatus.QUEUED and tail != 0:
             say(_of_no_output(client, job))
         if follow and has_ended(job := client.job(job.id)):
             say_use(client, job)
@@ -97,12 +97,16 @@ def _followed(client: GpuDevClient, job: Job, *, timestamps: bool, tail: int | N
 def last_lines(chunks: Iterable[bytes], count: int) -> Iterator[bytes]:
     """The last lines of an output that comes in chunks; no more than these are kept meanwhile."""
     lines: deque[bytes] = deque(maxlen=count)
-    rest = b""
+    rest: list[bytes] = []  # of a progress bar, which ends no line, there may be all of the output
     for chunk in chunks:
-        *whole, rest = (rest + chunk).split(b"\n")
-        lines.extend(line + b"\n" for line in whole)
-    if rest:
-        lines.append(rest)
+        *whole, last = chunk.split(b"\n")
+        if whole:
+            whole[0] = b"".join((*rest, whole[0]))
+            lines.extend(line + b"\n" for line in whole)
+            rest.clear()
+        rest.append(last)
+    if any(rest):
+        lines.append(b"".join(rest))
     return iter(lines)
 
 
