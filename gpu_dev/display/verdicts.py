@@ -122,9 +122,9 @@ def wait_words(job: Job, answer: Explanation) -> str | None:
         return None
     details = " ".join(local_sentence(reason.detail) for reason in answer.reasons)
     if answer.starts_at is None:
-        if _IMPOSSIBLE.issuperset(reason.code for reason in answer.reasons):
+        if answer.reasons and _IMPOSSIBLE.issuperset(reason.code for reason in answer.reasons):
             return f"It can't start on the nodes that are here. {details} Cancel it: gpu-dev cancel {job.id}"
-        return f"It waits, and no start is known: {details}"
+        return f"It waits, and no start is known{': ' if details else '.'}{details}"
     if answer.starts_at - job.created_at < _SOON:
         return None
     if job.booking_id is None and {reason.code for reason in answer.reasons} == {ReasonCode.WAITING_FOR_GPUS}:

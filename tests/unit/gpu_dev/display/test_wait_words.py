@@ -67,6 +67,7 @@ def test_why_it_waits() -> None:
     within = job(booking_id="bkg-7f3k9q2m")
     assert wait_words(within, answered("accepted", UNTIL, FULL)) == said + FULL["detail"]
     assert wait_words(job(), answered("accepted", None, QUOTA)) == f"It waits, and no start is known: {quota}"
+    assert wait_words(job(), answered("accepted", None)) == "It waits, and no start is known."
 
 
 def test_what_can_not_start_on_the_nodes_that_are_here() -> None:
