@@ -8,6 +8,7 @@ The kernel is asked by quotactl_fd (Linux 5.14) and two ioctls, which are the sa
 """
 
 import ctypes
+import errno
 import fcntl
 import os
 import secrets
@@ -38,6 +39,10 @@ _GET_TERMS, _SET_TERMS = 0x801C581F, 0x401C5820  # FS_IOC_FSGETXATTR, FS_IOC_FSS
 _TERMS = struct.Struct("=5I8x")  # struct fsxattr: flags, extent size, extents, project, size of extents that are copied
 _INHERITED = 0x200  # FS_XFLAG_PROJINHERIT
 _TRIES = 16
+_LEFT_OUT = frozenset(
+    {errno.EPERM, errno.EACCES, errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENOTTY, errno.EOPNOTSUPP}
+)
+"""What is said of files that this process may not change, that a job replaces meanwhile or of another file system."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +119,7 @@ def _take_project(folder: int) -> int:
 def _give_project(folder: int, project: int, depth: int) -> None:
     """Give a folder's files the project, the folder first: what is made meanwhile inherits it.
 
-    Left out are files that are no regular ones, that this process may not change, and below MOST_DEPTH folders.
+    Left out are files that are no regular ones, below MOST_DEPTH folders, and those of _LEFT_OUT.
     """
     _set_project(folder, project, is_inherited=True)
     for name in os.listdir(folder) if depth < MOST_DEPTH else ():
@@ -126,8 +131,9 @@ def _give_project(folder: int, project: int, depth: int) -> None:
             elif stat.S_ISREG(mode):
                 with _opened(name, _FILE, folder) as file:
                     _set_project(file, project, is_inherited=False)
-        except (PermissionError, FileNotFoundError):
-            continue
+        except OSError as problem:
+            if problem.errno not in _LEFT_OUT:
+                raise
 
 
 def _terms(opened: int) -> tuple[int, ...]:

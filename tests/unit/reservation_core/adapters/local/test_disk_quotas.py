@@ -28,6 +28,26 @@ async def test_the_folder_of_disks_may_be_a_link_to_another_file_system(
     assert not (elsewhere / "disk-a").exists()
 
 
+@pytest.mark.parametrize("number", [errno.ENOTTY, errno.EOPNOTSUPP, errno.ELOOP, errno.ENOTDIR, errno.EPERM])
+def test_a_file_that_can_have_no_project_keeps_others_from_none(tmp_path: Path, number: int) -> None:
+    """As one of a file system that a job has mounted in its disk, or one that it replaces by a link meanwhile."""
+    names = [f"file-{index}" for index in range(5)]
+    for name in names:
+        (tmp_path / name).write_bytes(b"x")
+    given = []
+
+    def set_project(opened: int, _: int, *, is_inherited: bool) -> None:
+        name = Path(f"/proc/self/fd/{opened}").readlink().name
+        assert is_inherited == (name == tmp_path.name)
+        if name == names[2]:
+            raise OSError(number, os.strerror(number))
+        given.append(name)
+
+    with patch.object(disk_quotas, "_set_project", set_project), disk_quotas._opened(tmp_path) as opened:
+        disk_quotas._give_project(opened, 2**30, 0)
+    assert {*given} == {tmp_path.name, *names} - {names[2]}
+
+
 def test_quotas_without_project_ids_bound_nothing(tmp_path: Path) -> None:
     """As where the numbers of the calls are others, which some architectures have."""
     enforced = struct.pack("=bbH", 1, 0, 1 << 5).ljust(1024, b"\0")
