@@ -42,7 +42,7 @@ _TRIES = 16
 _LEFT_OUT = frozenset(
     {errno.EPERM, errno.EACCES, errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENOTTY, errno.EOPNOTSUPP}
 )
-"""What is said of files that this process may not change, that a job replaces meanwhile or of another file system."""
+"""Errors of files that this process may not change, that a job replaces meanwhile, or of another file system."""
 
 
 @dataclass(frozen=True, slots=True)
