@@ -18,7 +18,7 @@ def system(
     api_server: ApiServer, module_database_url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[KubernetesSystem]:
     folder = tmp_path_factory.mktemp("kubernetes-starts")
-    patience = {"GPU_DEV_START_ALLOWANCE_S": "5", "GPU_DEV_MAX_STARTS": "2"}
+    patience = {"GPU_DEV_START_ALLOWANCE_S": "10", "GPU_DEV_MAX_STARTS": "2"}
     with kubernetes_system(api_server, module_database_url, folder, NODES, **patience) as opened:
         yield opened
 

@@ -61,7 +61,7 @@ def test_who_waits_is_told_why_and_can_leave(system: System) -> None:
     assert re.fullmatch(r"Waits for 3 GPUs until about \w+ \d+ \w+ 20[\d :]+ UTC\.\n", submitted.stderr)
     larger = system.cli("submit", "-g", "1", "-N", "9", "-d", "1h", "-o", "json", "--", "true")
     assert json.loads(larger.stdout)["nodes"] == 9
-    assert larger.stderr.startswith("It waits, and no start is known: It asks for 9 nodes")
+    assert larger.stderr.startswith("It can't start on the nodes that are here. It asks for 9 nodes")
     assert larger.stderr.count("\n") == 1
     assert system.cli("cancel", json.loads(larger.stdout)["id"]).returncode == 0
     for words in (

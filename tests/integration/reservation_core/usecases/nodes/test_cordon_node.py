@@ -79,18 +79,22 @@ async def test_a_cordon_stands_whatever_the_cluster_reports(world: World) -> Non
     assert (await world.row(wide)).status is JobStatus.QUEUED
 
 
-async def test_saying_it_again_changes_nothing(world: World) -> None:
-    first = await cordoned(world, "a")
+async def test_saying_it_again_changes_nothing_but_another_reason(world: World) -> None:
+    first = (await cordoned(world, "a")).cordon
     world.clock.go_on(timedelta(minutes=1))
-    assert (await cordoned(world, "a", "Another reason.")).cordon == first.cordon
+    assert first is not None
+    for reason in (first.reason, None):
+        assert (await cordoned(world, "a", reason)).cordon == first
+    assert (await cordoned(world, "a", "Another reason.")).cordon == replace(first, reason="Another reason.")
     for _ in range(2):
         assert (await uncordoned(world, "a")).cordon is None
-    assert (await cordoned(world, "a", None)).cordon != first.cordon
+    assert (await cordoned(world, "a", None)).cordon != first
     rows = await world.sql(
         "SELECT kind, actor, data FROM events WHERE subject = 'a' AND kind LIKE '%cordoned' ORDER BY id"
     )
     assert [tuple(row) for row in rows] == [
         ("node_cordoned", "root", {"reason": "A fan is loud."}),
+        ("node_cordoned", "root", {"reason": "Another reason."}),
         ("node_uncordoned", "root", {}),
         ("node_cordoned", "root", {}),
     ]
