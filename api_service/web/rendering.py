@@ -18,7 +18,7 @@ from api_service.web import words
 from api_service.web.assets import Assets
 from api_service.web.finding.command_pages import text_of_pages
 from api_service.web.finding.site_pages import keys_of
-from api_service.web.jobs.expected_starts import cannot_start, expected_start, keeps_promise
+from api_service.web.jobs.expected_starts import expected_start, keeps_promise
 from reservation_core.domain import status_words
 from reservation_core.domain.policy.prices import rounded_cost
 from reservation_core.domain.request_terms import size_words
@@ -62,7 +62,7 @@ class Templates:
         self._environment.filters["wire"] = rfc3339
         self._environment.filters["expected_start"] = expected_start
         self._environment.tests["kept"] = keeps_promise
-        self._environment.tests["impossible"] = cannot_start
+        self._environment.tests["impossible"] = status_words.cannot_start
 
     def text(self, name: str, *, zone: ZoneInfo, now: datetime, **context: Any) -> str:
         """A rendered template; `now` and `zone` are for how times are written."""

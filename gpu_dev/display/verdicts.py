@@ -18,16 +18,13 @@ from reservation_core.domain.model import ReasonCode, RequestVerdict
 from reservation_core.domain.policy.prices import rounded_cost
 from reservation_core.domain.request_terms import RequestChange
 from reservation_core.domain.short_durations import written
-from reservation_core.domain.status_words import queue_words
+from reservation_core.domain.status_words import cannot_start, queue_words
 
 _SOON = timedelta(minutes=1)
 """A shorter wait is not worth a line: GPUs of a job that has just ended are being given back."""
 
 _AT_ONCE = timedelta(minutes=2)
 """A start before this is now; `now` is in whole minutes."""
-
-_IMPOSSIBLE = frozenset({"larger_than_any_node", "not_enough_nodes"})
-"""Reasons that pass only as other nodes join."""
 
 _DATA = View[Explanation](name=lambda one: one.verdict.value, columns=())
 _START_DATA = View[JobVerdict](name=lambda one: one.verdict.value, columns=())
@@ -122,7 +119,7 @@ def wait_words(job: Job, answer: Explanation) -> str | None:
         return None
     details = " ".join(local_sentence(reason.detail) for reason in answer.reasons)
     if answer.starts_at is None:
-        if answer.reasons and _IMPOSSIBLE.issuperset(reason.code for reason in answer.reasons):
+        if cannot_start(reason.code for reason in answer.reasons):
             return f"It can't start on the nodes that are here. {details} Cancel it: gpu-dev cancel {job.id}"
         return f"It waits, and no start is known{': ' if details else '.'}{details}"
     if answer.starts_at - job.created_at < _SOON:
@@ -157,7 +154,7 @@ def _rest(answer: Explanation, search: str) -> str:
     """What follows the verdict's name; ends with a line break."""
     about = "" if answer.kind == "booking" else "about "
     when = f", starts {about}{minute(answer.starts_at)}" if answer.starts_at else ", no start is known"
-    if answer.reasons and _IMPOSSIBLE.issuperset(reason.code for reason in answer.reasons):
+    if cannot_start(reason.code for reason in answer.reasons):
         when = ", but it can't start on the nodes that are here"
     first = when if answer.verdict is RequestVerdict.ACCEPTED else ""
     if not answer.reasons:

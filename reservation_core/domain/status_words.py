@@ -1,5 +1,6 @@
 """What jobs, bookings and maintenance windows are at, the same on pages and on the command line."""
 
+from collections.abc import Iterable
 from datetime import datetime
 
 _BOOKING_STATUSES = {
@@ -11,6 +12,7 @@ _BOOKING_STATUSES = {
     "released": "released unused",
     "expired": "nothing came free",
 }
+_NODES_LACK = frozenset({"larger_than_any_node", "not_enough_nodes"})
 _WINDOW_STATUSES = {"confirmed": "planned", "active": "open", "ended": "over"}
 
 
@@ -40,6 +42,12 @@ def queue_words(gpu_type: str | None, booking_id: str | None = None, gpus: int =
     if gpus == 0:
         return "the queue of jobs without GPUs"
     return f"the queue of {booking_id}" if booking_id else f"the queue for {gpu_type or 'any type'}"
+
+
+def cannot_start(reason_codes: Iterable[str]) -> bool:
+    """Whether a job with these reasons, and no other, can't start on the nodes that are here: it waits for others."""
+    codes = set(reason_codes)
+    return bool(codes) and codes <= _NODES_LACK
 
 
 def promise_stands(promised: datetime | None, starts: datetime | None) -> bool:
