@@ -219,6 +219,7 @@ async def test_what_was_typed_is_there_again_when_no_answer_came(person: Person,
     await page.get_by_label("Code").fill("secret")
     await page.get_by_role("button", name="Send").click()
     await eventually(lambda: page.url.startswith("chrome-error:"))
+    await page.wait_for_load_state()
     await page.go_back()
     await expect(page.get_by_label("Name")).to_have_value("thesis")
     await expect(page.get_by_label("Code")).to_have_value("")
