@@ -104,9 +104,10 @@ def faults(name: str, values: dict[str, Any], without: Explained, on_history: Ex
 
 
 async def look_at_sums_of_much(url: str, now: datetime) -> None:
-    """Where all of the past is still to be summed up, a batch looks at its own rows."""
+    """Where all of the past is still to be summed up, a batch looks at its own rows, also where reading all seems shorter."""
     engine = open_engine(url, pool=1, application="tests")
     async with engine.connect() as connection, connection.begin() as taken_back:
+        await connection.exec_driver_sql("SET LOCAL enable_nestloop = off")
         for name in ("settled_usage", "sum_up_given_back"):
             read = await explain(connection, name, {"before": now, "limit": 1_000})
             rows = sum(visited(node) for node in read.nodes)
