@@ -25,6 +25,7 @@ async def keep_sampling(runtime: Runtime, settings: ProcessorSettings) -> None:
     sampler = runtime.gpu_sampler
     if sampler is None:
         return
+    sampler.begin()
     await runtime.loops["gpu_use"].repeat(Sampling(runtime, sampler, settings.sample_every_s).once)
 
 

@@ -17,6 +17,10 @@ class GpuSampler(Protocol):
         """The use of each GPU at `at`; a GPU that does not answer in time has no sample."""
         ...
 
+    def begin(self) -> None:
+        """Note that this process leads from now on: another leader may have looked before."""
+        ...
+
     async def close(self) -> None: ...
 
 

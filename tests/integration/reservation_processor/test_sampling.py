@@ -17,7 +17,7 @@ from reservation_core.domain.gpu_use.samples import GpuSample
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.gpu_use import open_gpu_sampler
 from reservation_core.runtime.processes.companions import beside
-from reservation_core.runtime.settings.components import ClusterKind, StandaloneSettings
+from reservation_core.runtime.settings.components import ClusterKind, ProcessorSettings, StandaloneSettings
 from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.nodes.update_inventory import update_inventory
@@ -80,7 +80,11 @@ class Looks:
 
     def __init__(self, uuids: Sequence[str] = ("GPU-sim-n-0",)) -> None:
         self.times: list[datetime] = []
+        self.terms = 0
         self._uuids = uuids
+
+    def begin(self) -> None:
+        self.terms += 1
 
     async def look(self, at: datetime) -> Sequence[GpuSample]:
         self.times.append(at)
@@ -114,6 +118,16 @@ async def test_samples_wait_while_the_database_is_away(
             async with asyncio.timeout(0.05):
                 await work.once()
         assert len(looks.times) == 1
+
+
+async def test_a_sampler_is_told_of_each_lease(tmp_path: Path, database_url: str) -> None:
+    settings = ProcessorSettings(home=tmp_path, sample_every_s=1)
+    async with opened(StandaloneSettings(home=tmp_path, local_gpus="n=h100:1"), database_url) as runtime:
+        looks = Looks()
+        for terms in (1, 2):
+            async with beside(keep_sampling(replace(runtime, gpu_sampler=looks), settings), name="sampling"):
+                await eventually(lambda: len(looks.times) >= terms)  # noqa: B023 - asked in this round alone
+            assert looks.terms == terms
 
 
 async def test_the_speed_of_a_gpu_is_that_of_its_own_nodes_samples(tmp_path: Path, database_url: str) -> None:

@@ -62,6 +62,10 @@ class AgentSamples:
         self._note(frozenset(node for node, found in zip(self._agents, answers, strict=True) if found is None))
         return [sample for found in answers for sample in found or ()]
 
+    def begin(self) -> None:
+        """Confirm no look that this process had as an earlier leader: errors since may be stored by another one."""
+        self._arrived.clear()
+
     async def close(self) -> None:
         """Close all connections."""
         await self._transport.close()

@@ -41,6 +41,9 @@ class NvmlSampler:
         """The use of each GPU that answers."""
         return await asyncio.to_thread(self._look, at)
 
+    def begin(self) -> None:
+        """Nobody else looks at this machine's driver."""
+
     async def close(self) -> None:
         """Release the driver, unless one of its calls hangs."""
         if self._nvml is not None and not self._calls.hanging:

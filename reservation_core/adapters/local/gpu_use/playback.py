@@ -35,5 +35,8 @@ class Playback:
         found = (self._recording.sample(uuid, node, index, at, elapsed) for uuid, node, index in self._gpus)
         return [sample for sample in found if sample is not None]
 
+    def begin(self) -> None:
+        """Nothing is remembered of looks."""
+
     async def close(self) -> None:
         """Nothing is open."""

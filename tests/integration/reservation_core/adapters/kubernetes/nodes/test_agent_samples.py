@@ -46,6 +46,9 @@ class Seen:
         self.looks += 1
         return [GpuSample(uuid, at, 0.5, 2**30, 2**36, processes=(GpuProcess(7, None),)) for uuid in self.uuids]
 
+    def begin(self) -> None:
+        """Nothing is remembered."""
+
     async def close(self) -> None:
         """Nothing is open."""
 
@@ -174,6 +177,20 @@ async def test_an_xid_error_arrives_once(
     await agents.add("node-a", "127.0.0.2", losing(lost, Failing("GPU-a0", silent=silent)))
     found = [[sample.xid for sample in await agents.samples.look(LATER)] for _ in range(5)]
     assert found == told
+
+
+async def test_a_leader_that_leads_again_gets_no_xid_error_that_another_one_has(
+    agents: Agents, transport: Transport, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sample_server, "_LASTS_S", 0.0)
+    await agents.add("node-a", "127.0.0.2", create_app(Failing("GPU-a0"), SystemClock()))
+    again, other = agents.samples, AgentSamples(transport, namespace, agents.port)
+    found = []
+    for sampler in (again, other, again):
+        sampler.begin()
+        found += [sample.xid for sample in await sampler.look(LATER)]
+    await other.close()
+    assert found == [None, 79, None]
 
 
 async def test_an_agent_that_hangs_delays_a_look_by_its_limit_alone(
