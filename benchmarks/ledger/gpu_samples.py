@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 import asyncpg
 import uvloop
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from benchmarks.measuring.databases import add_cluster, database, engine
 from benchmarks.measuring.figures import Figure
@@ -168,7 +168,7 @@ async def _add_past(own: AsyncEngine, now: datetime, days: int) -> None:
     today = now.replace(hour=0, minute=0, second=0)
     minutes = min(days, 30)
     async with own.begin() as connection:
-        for age in range(2, minutes + 1):
+        for age in range(2, minutes + 1) if await _in_partitions(connection) else ():
             bounds = f"FROM ('{today - age * _DAY:%F %T}Z') TO ('{today - (age - 1) * _DAY:%F %T}Z')"
             await connection.execute(
                 text(f"CREATE TABLE gpu_minutes_{age} PARTITION OF gpu_minutes FOR VALUES {bounds}")
@@ -188,7 +188,14 @@ async def _add_past(own: AsyncEngine, now: datetime, days: int) -> None:
         await connection.execute(text("UPDATE gpu_use_state SET minutes_until = :at"), {"at": now})
     async with own.connect() as connection:
         autocommit = await connection.execution_options(isolation_level="AUTOCOMMIT")
+        while (await autocommit.execute(text("SELECT drop_gpu_use_partition()"))).scalar_one() is not None:
+            pass  # days that are over, compressed by TimescaleDB
         await autocommit.execute(text("VACUUM ANALYZE gpu_minutes, gpu_hours"))
+
+
+async def _in_partitions(connection: AsyncConnection) -> bool:
+    kind = await connection.execute(text("SELECT relkind = 'p' FROM pg_class WHERE oid = 'gpu_samples'::regclass"))
+    return bool(kind.scalar_one())
 
 
 async def _times_to_sum_up(uow: UnitOfWorkFactory, own: AsyncEngine, end: datetime) -> list[float]:

@@ -1,6 +1,7 @@
 """A durable PostgreSQL of one's own for a benchmark, with people, nodes and cards in it."""
 
 import asyncio
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -19,7 +20,12 @@ SERVER = {"shared_buffers": "256MB", "max_connections": "100"}
 
 @contextmanager
 def database() -> Iterator[str]:
-    """A migrated database; its URL."""
+    """A migrated database; its URL. `GPU_DEV_BENCHMARK_DATABASE_URL` names an empty one to use on another server."""
+    given = os.environ.get("GPU_DEV_BENCHMARK_DATABASE_URL")
+    if given:
+        asyncio.run(upgrade(given))
+        yield given
+        return
     home = Path(tempfile.mkdtemp(prefix="gpu-dev-bench-"))
     home.chmod(0o711)  # the server's account passes through: its files lie here, not elsewhere
     server = EmbeddedPostgres(home, settings=SERVER)

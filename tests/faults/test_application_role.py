@@ -3,11 +3,9 @@
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
-from uuid import uuid4
 
 import asyncpg
 import httpx
-import psycopg
 import pytest
 from sqlalchemy import make_url
 
@@ -17,6 +15,7 @@ from reservation_core.domain.history.retention import RetentionRules
 from reservation_core.domain.model import JobStatus
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.usecases.history.retention import RetentionWalk, remove_old_history
+from tests.database.database_roles import owner_and_application
 from tests.faults.systems.system import System
 from tests.faults.test_kill_nine import assert_converges, submit_some, successor
 
@@ -24,24 +23,8 @@ from tests.faults.test_kill_nine import assert_converges, submit_some, successor
 @pytest.fixture
 def roles(empty_database_url: str) -> Iterator[tuple[str, str]]:
     """An empty database's URL for its owner, who is no superuser, and for the role that the application works as."""
-    url = make_url(empty_database_url)
-    plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
-    owner, application = (f"{word}_{uuid4().hex[:12]}" for word in ("owner", "application"))
-    with psycopg.connect(plain, autocommit=True) as connection:
-        for role in (owner, application):
-            connection.execute(f"CREATE ROLE {role} LOGIN PASSWORD 'secret'".encode())
-        connection.execute(f'ALTER DATABASE "{url.database}" OWNER TO {owner}'.encode())
-        try:
-            yield (
-                url.set(username=owner, password="secret").render_as_string(hide_password=False),
-                url.set(username=application, password="secret").render_as_string(hide_password=False),
-            )
-        finally:
-            for role in (application, owner):
-                connection.execute(f"DROP OWNED BY {role} CASCADE".encode())
-            connection.execute(f'ALTER DATABASE "{url.database}" OWNER TO CURRENT_USER'.encode())
-            for role in (application, owner):
-                connection.execute(f"DROP ROLE {role}".encode())
+    with owner_and_application(empty_database_url) as urls:
+        yield urls
 
 
 @pytest.fixture

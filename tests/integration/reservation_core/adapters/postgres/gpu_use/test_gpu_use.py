@@ -189,16 +189,31 @@ async def test_a_late_sample_is_rolled_up_all_the_same(uow: UnitOfWorkFactory, g
     assert (hour.samples, hour.utilisation) == (2, Level(0.75, 1.0))
 
 
-async def make_day(seed: Any, parent: str, name: str, at: datetime) -> None:
+async def in_timescaledb(seed: Any) -> bool:
+    return bool(await seed.run("SELECT relkind = 'r' FROM pg_class WHERE oid = 'gpu_samples'::regclass"))
+
+
+async def make_day(seed: Any, parent: str, at: datetime) -> tuple[str, datetime]:
+    """Make an empty day; TimescaleDB makes it for its first row. Returns it as `days` does."""
     day = at.replace(hour=0, minute=0, second=0, microsecond=0)
-    bounds = f"FOR VALUES FROM ('{day:%F %T}Z') TO ('{day + DAY:%F %T}Z')"
-    await seed.run(f"CREATE TABLE {name} PARTITION OF {parent} {bounds}")
+    if await in_timescaledb(seed):
+        columns, values = ("samples", 1) if parent == "gpu_minutes" else ("xid", 0)
+        await seed.run(f"INSERT INTO {parent} (at, gpu_id, {columns}) VALUES (:day, 0, {values})", day=day)
+        await seed.run(f"DELETE FROM {parent} WHERE gpu_id = 0")
+    else:
+        bounds = f"FOR VALUES FROM ('{day:%F %T}Z') TO ('{day + DAY:%F %T}Z')"
+        await seed.run(f"CREATE TABLE {parent}_{day:%Y%m%d} PARTITION OF {parent} {bounds}")
+    return parent, day + DAY
+
+
+async def days(seed: Any) -> set[tuple[str, datetime]]:
+    """The days that there are, by table and end."""
+    return {(row["parent"], row["ends_at"]) for row in await seed.rows("SELECT * FROM gpu_use_partitions")}
 
 
 async def test_a_part_of_an_hour_before_days_off_is_rolled_up(uow: UnitOfWorkFactory, gpu: int, seed: Any) -> None:
     hour = THIS_HOUR.replace(hour=12) - 5 * DAY
-    for parent in ("gpu_samples", "gpu_minutes"):
-        await make_day(seed, parent, f"{parent}_old", hour)
+    old, _ = [await make_day(seed, parent, hour) for parent in ("gpu_samples", "gpu_minutes")]
     await seed.run(
         "INSERT INTO gpu_samples (at, gpu_id, utilisation, xid) "
         "SELECT CAST(:hour AS timestamptz) + n * interval '1 minute', :gpu, 500, 0 FROM generate_series(2, 31) n",
@@ -213,7 +228,7 @@ async def test_a_part_of_an_hour_before_days_off_is_rolled_up(uow: UnitOfWorkFac
     assert (row["at"], row["gpu_id"], row["samples"]) == (hour, gpu, 30)
     assert await seed.run("SELECT count(*) FROM gpu_minutes") == 30
     # Only then its day is dropped, and the roll-ups go on where the days off ended.
-    assert "gpu_samples_old" not in {row["name"] for row in await seed.rows("SELECT name FROM gpu_use_partitions")}
+    assert old not in await days(seed)
     async with uow() as work:
         rolled = await work.gpu_use.rolled()
     assert rolled[Resolution.MINUTES] >= NOW - 2 * MINUTE
@@ -225,7 +240,7 @@ async def test_a_day_is_kept_until_it_is_rolled_up(
 ) -> None:
     hour = THIS_HOUR.replace(hour=12) - 5 * DAY
     for parent in ("gpu_samples", "gpu_minutes"):
-        await make_day(seed, parent, f"{parent}_old", hour)
+        await make_day(seed, parent, hour)
     for minute in (0, 30):
         await seed.run(
             "INSERT INTO gpu_samples (at, gpu_id, xid) VALUES (:at, :gpu, 0)", at=hour + minute * MINUTE, gpu=gpu
@@ -264,23 +279,21 @@ async def test_a_transaction_rolls_up_ten_minutes_at_most(
 
 async def test_days_are_made_ahead_and_dropped_when_they_are_over(uow: UnitOfWorkFactory, seed: Any) -> None:
     await keep_use(uow)
-    names = {row["name"] for row in await seed.rows("SELECT name FROM gpu_use_partitions")}
-    days = [f"{NOW + n * DAY:%Y%m%d}" for n in (-1, 0, 1)]
-    assert names == {f"{parent}_{day}" for parent in ("gpu_samples", "gpu_minutes") for day in days}
-    for parent, age in (("gpu_samples", 3), ("gpu_minutes", 3), ("gpu_minutes", 32)):
-        day = NOW.replace(hour=0, minute=0, second=0, microsecond=0) - age * DAY
-        bounds = f"FOR VALUES FROM ('{day:%F %T}Z') TO ('{day + DAY:%F %T}Z')"
-        await seed.run(f"CREATE TABLE {parent}_old_{age} PARTITION OF {parent} {bounds}")
+    made = await days(seed)
+    midnight = NOW.replace(hour=0, minute=0, second=0, microsecond=0)
+    ahead = {(parent, midnight + n * DAY) for parent in ("gpu_samples", "gpu_minutes") for n in (0, 1, 2)}
+    assert made == (set() if await in_timescaledb(seed) else ahead)
+    samples, minutes, old_minutes = [
+        await make_day(seed, parent, NOW - age * DAY)
+        for parent, age in (("gpu_samples", 3), ("gpu_minutes", 3), ("gpu_minutes", 32))
+    ]
+    assert await days(seed) == made | {samples, minutes, old_minutes}
     await keep_use(uow)
-    left = {row["name"] for row in await seed.rows("SELECT name FROM gpu_use_partitions")}
-    assert left == names | {"gpu_minutes_old_3"}
+    assert await days(seed) == made | {minutes}
 
 
 async def test_who_reads_for_long_puts_the_drop_off(uow: UnitOfWorkFactory, seed: Any, database_url: str) -> None:
-    day = NOW.replace(hour=0, minute=0, second=0, microsecond=0) - 3 * DAY
-    await seed.run(
-        f"CREATE TABLE old PARTITION OF gpu_samples FOR VALUES FROM ('{day:%F %T}Z') TO ('{day + DAY:%F %T}Z')"
-    )
+    old = await make_day(seed, "gpu_samples", NOW - 3 * DAY)
     reader = await asyncpg.connect(database_url.replace("postgresql+asyncpg", "postgresql"))
     try:
         async with reader.transaction():
@@ -290,7 +303,7 @@ async def test_who_reads_for_long_puts_the_drop_off(uow: UnitOfWorkFactory, seed
         await keep_use(uow)
     finally:
         await reader.close()
-    assert "old" not in {row["name"] for row in await seed.rows("SELECT name FROM gpu_use_partitions")}
+    assert old not in await days(seed)
 
 
 async def test_a_job_has_the_gpus_of_all_its_attempts_and_no_slots(uow: UnitOfWorkFactory, gpu: int, seed: Any) -> None:
