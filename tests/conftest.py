@@ -98,16 +98,34 @@ def database_server(quick_folder: Path) -> Iterator[NoopExecutor]:
     """The server of this test session, as pytest-postgresql describes one."""
     given = os.environ.get("GPU_DEV_TEST_DATABASE_URL")
     if given:
-        yield _described(given)
+        with _administered(_described(given)) as described:
+            yield described
         return
     from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 
     server = EmbeddedPostgres(quick_folder, settings=TEST_SERVER_SETTINGS)
     server.start()
     try:
-        yield _described(server.libpq_url)
+        with _administered(_described(server.libpq_url)) as described:
+            yield described
     finally:
         server.destroy()
+
+
+_administrators: dict[tuple[str, int], psycopg.Connection] = {}
+"""Of each server of this session one connection, by host and port: a new one for each copy costs as much as its end."""
+
+
+@contextmanager
+def _administered(server: NoopExecutor) -> Iterator[NoopExecutor]:
+    """With a connection over which databases are made and dropped while the block runs."""
+    where: dict[str, Any] = {"host": server.host, "port": server.port, "user": server.user, "password": server.password}
+    with psycopg.connect(**where, dbname="postgres", autocommit=True) as connection:
+        _administrators[server.host, server.port] = connection
+        try:
+            yield server
+        finally:
+            del _administrators[server.host, server.port]
 
 
 def _described(url: str) -> NoopExecutor:
@@ -180,9 +198,7 @@ def copied_database(server: NoopExecutor, template: str) -> Iterator[str]:
 
 
 def _run(server: NoopExecutor, statement: str) -> None:
-    where = {"host": server.host, "port": server.port, "user": server.user, "password": server.password}
-    with psycopg.connect(**where, dbname="postgres", autocommit=True) as connection:
-        connection.execute(statement.encode())
+    _administrators[server.host, server.port].execute(statement.encode())
 
 
 @pytest.fixture
