@@ -16,8 +16,11 @@ from pytest_postgresql.executors import NoopExecutor
 
 from api_service.app import create_app
 from reservation_core.domain.model import Role
+from reservation_core.domain.simulation.comparison import Comparison, Question, compare
 from reservation_core.ports.people.identities import Principal
 from reservation_core.runtime.settings.components import ApiSettings, StandaloneSettings
+from reservation_core.runtime.simulation.messages import ANSWER, QUESTION
+from reservation_core.runtime.simulation.simulator import Simulator
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from tests.conftest import copied_database, url_of
 from tests.integration.api_service.bookings import calendars
@@ -175,3 +178,14 @@ async def newcomer(runtime: Runtime, world: "SignInWorld") -> AsyncIterator[http
 
     async with served(runtime, world) as client:
         yield client
+
+
+@pytest.fixture
+def simulated_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Simulations run in this process, by the same messages: a process of their own takes a second, see its tests."""
+
+    async def answer(_simulator: Simulator, question: Question) -> Comparison:
+        asked = QUESTION.validate_json(QUESTION.dump_json(question))
+        return ANSWER.validate_json(ANSWER.dump_json(await asyncio.to_thread(compare, asked)))
+
+    monkeypatch.setattr(Simulator, "compare", answer)

@@ -253,6 +253,7 @@ async def test_matrix_of_reads(calling: Callable[[str], httpx.AsyncClient], thin
             await _one_cell(calling, "GET", path, role, things)
 
 
+@pytest.mark.usefixtures("simulated_here")
 @pytest.mark.parametrize(("method", "path"), [call for call in CALLS if call[0] != "GET"])
 async def test_matrix_of_changes(
     calling: Callable[[str], httpx.AsyncClient], method: str, path: str, things_of_nobody: str

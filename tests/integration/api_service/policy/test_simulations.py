@@ -1,19 +1,17 @@
 """Simulations over REST: the past or a trace, as today and changed."""
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI
 
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.planning import simulate
 from tests.integration.api_service.bookings.calendars import add_nodes, execute
-from tests.integration.api_service.callers import People
 from tests.integration.api_service.policy.rules_set import put
 
+pytestmark = pytest.mark.usefixtures("simulated_here")
 HOUR = 3600
 T0 = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -241,27 +239,3 @@ async def test_nodes_of_an_unknown_type_can_not_be_added(alice: httpx.AsyncClien
     answer = await alice.post("/v1/simulations", json={"trace": CROWDED, "cluster": EIGHT, "nodes_added": {"tpu": 1}})
     assert answer.status_code == 422
     assert answer.json()["type"] == "urn:gpu-dev:problem:no_such_type"
-
-
-async def test_a_second_simulation_is_asked_to_come_again(alice: httpx.AsyncClient, app: FastAPI) -> None:
-    with app.state.services.simulator.place():
-        answer = await alice.post("/v1/simulations", json={"trace": CROWDED, "cluster": EIGHT})
-    assert answer.status_code == 503
-    assert answer.json()["type"] == "urn:gpu-dev:problem:simulator_busy"
-    assert int(answer.headers["retry-after"]) > 0
-    await simulated(alice, trace=CROWDED, cluster=EIGHT)
-
-
-async def test_a_simulation_that_takes_too_long_ends(alice: httpx.AsyncClient, app: FastAPI) -> None:
-    app.state.services.simulator.limit_s = 0.01
-    answer = await alice.post("/v1/simulations", json={"trace": CROWDED, "cluster": EIGHT})
-    assert answer.status_code == 422
-    assert answer.json()["type"] == "urn:gpu-dev:problem:simulation_too_large"
-
-
-async def test_other_requests_are_answered_while_a_simulation_runs(alice: httpx.AsyncClient, people: People) -> None:
-    slow = asyncio.create_task(simulated(alice, trace=CROWDED, cluster=EIGHT))
-    answer = await alice.get("/v1/jobs")
-    assert answer.status_code == 200
-    assert not slow.done()
-    await slow

@@ -10,6 +10,8 @@ from tests.integration.api_service.policy.test_simulations import add_past
 from tests.integration.api_service.web.browsing import words
 from tests.integration.api_service.web.conftest import SignedIn
 
+pytestmark = pytest.mark.usefixtures("simulated_here")
+
 
 async def test_the_form_is_shown_without_a_simulation(browsing: SignedIn) -> None:
     shown = words(await (await browsing("alice")).get("/simulate"))
