@@ -88,8 +88,12 @@ def session_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _processes_are_prepared(session_folder: Path) -> Iterator[None]:
+def _processes_are_prepared(session_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Before the session's folder is looked at: what processes are forked from is gone by then."""
+    if "api_service.web.rendering" in sys.modules:
+        folder = tmp_path_factory.getbasetemp()
+        together = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+        import_module("tests.programs.compiled_templates").keep_compiled_templates(together / "templates")
     with prepared_processes():
         yield
 

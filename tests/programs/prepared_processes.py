@@ -18,6 +18,7 @@ from threading import Lock
 from types import FrameType
 from typing import Any
 
+from tests.programs.compiled_templates import keep_as_asked
 from tests.waiting import eventually_sync
 
 LOADED = [
@@ -139,6 +140,7 @@ def _fork_what_is_asked_for() -> None:
     """Load, and answer; returns in each process that is forked, and when nobody asks any more."""
     for module in LOADED:
         import_module(module)
+    keep_as_asked()
     running: dict[int, int] = {}
     ended: dict[int, int] = {}
 
