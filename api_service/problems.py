@@ -83,7 +83,7 @@ _HTTP_PROBLEMS: Mapping[int, tuple[str, str]] = {
     405: ("method_not_allowed", "This address does not take this method; the Allow header says which it takes."),
 }
 
-_NONE_NAMED_SO: Mapping[str, str] = {
+_UNKNOWN_NAMES: Mapping[str, str] = {
     "job_id": "No job has this id. `gpu-dev list` shows your jobs.",
     "booking_id": "No booking has this id. `gpu-dev book list` shows your bookings.",
     "window_id": "No maintenance window has this id. `gpu-dev maintenance list` lists all windows.",
@@ -168,10 +168,10 @@ def invalid(found: Iterable[Mapping[str, Any]]) -> ProblemError:
     return ProblemError(422, "invalid_request", detail, broken_rules=rules)
 
 
-def _nothing_named_so(method: str, found: Sequence[Mapping[str, Any]]) -> ProblemError | None:
+def _unknown_name(method: str, found: Sequence[Mapping[str, Any]]) -> ProblemError | None:
     """404 for an address with an id or name that nothing can have, unless the request would make what it names."""
     parts = [] if method == "PUT" else [str(error["loc"][1]) for error in found if error["loc"][0] == "path"]
-    details = [_NONE_NAMED_SO[part] for part in parts if part in _NONE_NAMED_SO]
+    details = [_UNKNOWN_NAMES[part] for part in parts if part in _UNKNOWN_NAMES]
     return ProblemError(404, errors.NotFoundError.code, details[0]) if details else None
 
 
@@ -195,7 +195,7 @@ def of_exception(error: Exception, request: Request) -> Response | None:
             found = ProblemError(STATUS_OF.get(type(error), 409), error.code, error.detail, broken_rules=rules or None)
         case RequestValidationError():
             # FastAPI's places begin with `path`, `query` or `header`: those words help and stay.
-            found = _nothing_named_so(request.method, error.errors()) or invalid(error.errors())
+            found = _unknown_name(request.method, error.errors()) or invalid(error.errors())
         case HTTPException():
             code, detail = _HTTP_PROBLEMS.get(error.status_code, ("http_error", "The request can't be served."))
             headers = dict(error.headers or {})

@@ -143,7 +143,7 @@ def shown_reason(array: Reservation, counts: ArrayCounts) -> Reason:
     return Reason(ReasonCode.RUNNING, f"Of its elements: {_written(counts)}.")
 
 
-def told_of(job: Reservation) -> tuple[JobStatus, Reason]:
+def status_in_events(job: Reservation) -> tuple[JobStatus, Reason]:
     """The status and the reason of a job in its events; an array runs from its first element's start on."""
     if job.array is None:
         return job.status, job.reason

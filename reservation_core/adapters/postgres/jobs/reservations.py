@@ -35,7 +35,7 @@ from reservation_core.domain.changes import (
     WakePlanner,
 )
 from reservation_core.domain.errors import CalendarConflictError
-from reservation_core.domain.jobs.arrays import told_of
+from reservation_core.domain.jobs.arrays import status_in_events
 from reservation_core.domain.jobs.promises import (
     ALLOCATED_LATE,
     NEVER_STARTED,
@@ -249,10 +249,10 @@ class Reservations(JobViews):
     async def _record(self, changes: Sequence[DecidedChange]) -> None:
         lines = []
         for change in changes:
-            (before, _), (after, told) = told_of(change.before), told_of(change.after)
+            (before, _), (after, reason_after) = status_in_events(change.before), status_in_events(change.after)
             for effect in change.effects:
                 if isinstance(effect, Record):
-                    reason = effect.reason or told
+                    reason = effect.reason or reason_after
                     lines.append(
                         ReservationEvent(
                             change.after.id,
