@@ -19,7 +19,14 @@ _MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
     "december",
 )  # fmt: skip
-_PRINTED_DATE = re.compile(r"(?:([a-z]{3,9}),? )?(\d{1,2}) ([a-z]{3,9}) (\d{4})", re.IGNORECASE | re.ASCII)
+_MONTH = f"(?:{'|'.join(name[:3] for name in _MONTHS)})[a-z]{{0,6}}"
+_NAMED_DATE = re.compile(
+    rf"(?<![-–:\d])\b(?:((?:{'|'.join(name[:3] for name in DAYS)})[a-z]{{0,6}}),? )?"
+    rf"(?:(\d{{1,2}})(?:st|nd|rd|th|\.)? ({_MONTH})|({_MONTH}) (\d{{1,2}})(?:st|nd|rd|th)?)\b(?:,? (\d{{4}})\b)?,?",
+    re.IGNORECASE | re.ASCII,
+)
+"""A day with the name of its month, such as `Mon 30 Nov 2026`, `30 november` or `nov 30`."""
+_YEARS = 9  # a 29 February is in one of them
 _CLOCK_WORDS = {"noon": "12pm", "midnight": "12am"}
 _DASH = "–"  # between the ends of a slot; a hyphen would make the end of 09:00-12:00 an offset
 _CLOCK_WORD = re.compile(rf"\b({'|'.join(_CLOCK_WORDS)})\b", re.IGNORECASE)
@@ -28,11 +35,10 @@ _CLOCK_WORD = re.compile(rf"\b({'|'.join(_CLOCK_WORDS)})\b", re.IGNORECASE)
 def usual(text: str) -> str:
     """A time or a slot (`9-17`) in its usual form; the short name of a zone stays last.
 
-    A date as tables show it (`Mon 30 Nov 2026 09:00:12`) is one as in `2026-11-30 09:00`. Raises UsageError for a date
-    with the name of another weekday.
+    A date with the name of its month is to be one in numbers already, by `dated`.
     """
     numbers = _CLOCK_WORD.sub(lambda word: _CLOCK_WORDS[word[0].lower()], " ".join(text.split()))
-    numbers = _TO.sub(_DASH, _PRINTED_DATE.sub(_plain_date, numbers))
+    numbers = _TO.sub(_DASH, numbers)
     turned = _CLOCK_FIRST.fullmatch(numbers)
     if turned is not None:
         day, zone = turned[2], turned[3] or ""
@@ -50,15 +56,34 @@ def is_day(text: str) -> bool:
     return name in NEAR_DAYS or DATE.fullmatch(name) is not None or is_weekday
 
 
-def _plain_date(found: re.Match[str]) -> str:
-    months = [number for number, name in enumerate(_MONTHS, 1) if name.startswith(found[3].lower())]
-    if len(months) != 1:
+def dated(text: str, today: date, *, past: bool = False) -> str:
+    """The text with dates in numbers: `30 nov 9-17`, or `Mon 30 Nov 2026 09:00` as tables show it, as `2026-11-30 …`.
+
+    A date without a year is the next one, today included; with `past` the last one. Raises UsageError for a date with
+    the name of another weekday.
+    """
+    return _NAMED_DATE.sub(lambda found: _date_in_numbers(found, today, past=past), " ".join(text.split()))
+
+
+def _date_in_numbers(found: re.Match[str], today: date, *, past: bool) -> str:
+    weekday, month_name, day = found[1], found[3] or found[4], int(found[2] or found[5])
+    month = next((number for number, name in enumerate(_MONTHS, 1) if name.startswith(month_name.lower())), None)
+    if month is None:
         return found[0]
-    written = f"{found[4]}-{months[0]:02}-{int(found[2]):02}"
+    step = -1 if past else 1
+    years = [int(found[6])] if found[6] else range(today.year, today.year + step * _YEARS, step)
+    dates = [one for year in years if (one := _date(year, month, day)) is not None]
+    chosen = next((one for one in dates if found[6] or (one - today).days * step >= 0), None)
+    if chosen is None:
+        return f"{years[0]:04}-{month:02}-{day:02}"
+    name = DAYS[chosen.weekday()]
+    if weekday and not name.startswith(weekday.lower()):
+        raise UsageError(f"{chosen} is a {name.capitalize()}, not a {weekday}. Leave the weekday out.")
+    return chosen.isoformat()
+
+
+def _date(year: int, month: int, day: int) -> date | None:
     try:
-        day = DAYS[date.fromisoformat(written).weekday()]
+        return date(year, month, day)
     except ValueError:
-        return written
-    if found[1] and not day.startswith(found[1].lower()):
-        raise UsageError(f"{written} is a {day.capitalize()}, not a {found[1]}. Leave the weekday out.")
-    return written
+        return None

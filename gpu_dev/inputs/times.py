@@ -1,4 +1,4 @@
-"""Times as people type them (`tomorrow 9am`, `mon 14:30`, `2030-01-31 09:00`, `in 2h`, RFC 3339), and zones.
+"""Times as people type them (`tomorrow 9am`, `mon 14:30`, `31 jan 9am`, `in 2h`, RFC 3339), and zones.
 
 A time without offset is meant in the zone given, or in this machine's; the server is sent it as it is, with the zone's
 name, so that a time that a clock change leaves out or has twice is the server's to judge.
@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.durations import parse_duration
 from gpu_dev.inputs.slot_questions import which_end, which_slot
-from gpu_dev.inputs.time_words import DATE, DAYS, NEAR_DAYS, usual
+from gpu_dev.inputs.time_words import DATE, DAYS, NEAR_DAYS, dated, usual
 from reservation_core.domain.short_durations import seconds_in
 from reservation_core.domain.wall_times import NoSuchLocalTimeError, in_zone
 
@@ -29,7 +29,7 @@ _FROM_MIDNIGHT = re.compile(r".*\S\s+midnight\s*(?:[-–]|(?:to|until|till)\s).*
 _DASH = re.compile("[-–]")
 _IN_12_HOURS = re.compile(r"\d ?[ap]m\b", re.IGNORECASE | re.ASCII)
 _LOCALTIME = Path("/etc/localtime")
-FORMS = 'Write it as "2030-01-31 09:00", "tomorrow 9am", "mon 14:30", 09:00, now or "in 2h".'
+FORMS = 'Write it as "2030-01-31 09:00", "31 jan 9am", "tomorrow 9am", "mon 14:30", 09:00, now or "in 2h".'
 _PAST_FORMS = 'Write it as "2030-01-31 09:00", "yesterday 9am", "mon 14:30", 09:00, now or "3d ago".'
 
 
@@ -66,12 +66,12 @@ def parse_time(text: str, now: datetime, zone: str | None, *, whole_days: bool =
     `now` (aware) is what relative times count from; a clock time alone is its next occurrence. Without `zone` a local
     time gets this machine's offset. With `whole_days` a day alone is its beginning. Raises UsageError.
     """
-    wanted = usual(text)
+    here = _minute(now).astimezone(_zone(zone))
+    wanted = usual(dated(text, here.date()))
     if len(wanted) > 10 and _WITH_OFFSET.fullmatch(wanted):
         return _with_offset(wanted)
     if "midnight" in text.lower() and not _is_clock(text):
         raise _which_midnight(text)
-    here = _minute(now).astimezone(_zone(zone))
     if (named := _named_zone(wanted, here)) is not None:
         return _in_zone(parse_time(named[0], now, "UTC" if named[1] == "UTC" else zone), named[1], zone)
     lowered = wanted.lower()
@@ -132,7 +132,7 @@ def _fault_of(text: str, lowered: str) -> str:
 
 
 def parse_slot(text: str, now: datetime, zone: str | None) -> tuple[str, str] | None:
-    """Start and end of `mon 9-17` or `tomorrow 9am-5pm`; None for what is no such slot. Raises UsageError.
+    """Start and end of `mon 9-17` or `30 nov 9am-5pm`; None for what is no such slot. Raises UsageError.
 
     An end that is not after the start is on the next day where both have am or pm (`9pm-5am`), or the start is of 24
     hours and the end is am, midnight or of 24 hours as well (`22-6`). A date, a space and `09:00-12:00` is a slot, no
@@ -140,20 +140,21 @@ def parse_slot(text: str, now: datetime, zone: str | None) -> tuple[str, str] | 
     """
     if _FROM_MIDNIGHT.fullmatch(text):
         raise _which_midnight(text)
-    wanted = usual(text)
-    if (named := _named_zone(wanted, now.astimezone(_zone(zone)))) is not None and _DASH.search(named[0]):
+    there = now.astimezone(_zone(zone))
+    wanted = usual(dated(text, there.date()))
+    if (named := _named_zone(wanted, there)) is not None and _DASH.search(named[0]):
         within = parse_slot(named[0], now, "UTC" if named[1] == "UTC" else zone)
         return None if within is None else (_in_zone(within[0], named[1], zone), _in_zone(within[1], named[1], zone))
     slot = _SLOT.fullmatch(wanted.lower())
     if slot is None or (_WITH_OFFSET.fullmatch(wanted) and not _DATED_SLOT.fullmatch(wanted)):
         return None
-    here = _minute(now).astimezone(_zone(zone)).replace(tzinfo=None)
+    here = _minute(there).replace(tzinfo=None)
     first, until = slot["start"].strip(), _clock(slot["end"])
     if first.isdigit() and slot["end"].endswith("pm") and until is not None and int(first) + 12 < until.hour:
         first += "pm"  # 1-5pm
     start = _local(" ".join(filter(None, (slot["day"], first))), here, hours_alone=True)
     if until is None or start is None:
-        raise UsageError(f'{text!r} is no slot. Write it as "mon 9-17", "tomorrow 9am-5pm" or "2030-01-31 9-17".')
+        raise UsageError(f'{text!r} is no slot. Write it as "mon 9-17", "tomorrow 9am-5pm" or "31 jan 9-17".')
     end = datetime.combine(start, until)
     if end <= start:
         of_12_hours = first.endswith("m"), slot["end"].endswith("m")
@@ -208,6 +209,7 @@ def _ago(text: str, now: datetime) -> datetime | None:
 
 
 def _parse_past(text: str, now: datetime, zone: str | None) -> datetime:
+    text = dated(text, now.astimezone(_zone(zone)).date(), past=True)
     day = (usual(text).lower().split() or [""])[0]
     if len(day) >= 3 and any(name.startswith(day) for name in DAYS):
         last = parse_instant(text, now - timedelta(days=6), zone)
