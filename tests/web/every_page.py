@@ -15,7 +15,7 @@ NO_PAGES = {
     "/jobs/{job_id}/terminal", "/jobs/{job_id}/log", "/jobs/{job_id}/log.txt",
     "/jobs/{job_id}/log/part", "/jobs/{job_id}/log/matches", "/calendar/events", "/calendar/bookings",
     "/calendar/check", "/calendar/feed", "/usage.csv", "/admin/policy/choose",
-    "/jobs/{job_id}/use.csv", "/nodes/{node}/use.csv",
+    "/jobs/{job_id}/use.csv", "/nodes/{node}/use.csv", "/nodes/{node}/now", "/nodes/{node}/use",
 }  # fmt: skip
 """Parts of pages, data, and addresses that lead elsewhere."""
 MORE_PAGES = (
