@@ -22,6 +22,7 @@ import structlog
 
 from reservation_core.adapters.local.disks.disk_quotas import bound, lift, quota_of, why_unbounded
 from reservation_core.adapters.local.disks.tree_copies import TreeCopy, TreeRefusedError
+from reservation_core.adapters.local.kernel import ON_LINUX
 from reservation_core.domain.disks.disk_uses import DiskUse
 from reservation_core.domain.model import Reason, ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError, PodNotNowError
@@ -47,7 +48,7 @@ class DiskFolders:
 
     def __init__(self, home: Path) -> None:
         self._folder = home.absolute() / _FOLDER
-        self._said: str | None = None
+        self._reported: str | None = None
 
     async def make(self, disk_id: str, size_bytes: int) -> None:
         """Make the folder of a disk. Raises DiskRefusedError where the file system lacks so much room."""
@@ -98,11 +99,13 @@ class DiskFolders:
         return self._used_bytes(disk_id)
 
     def _is_bounding(self) -> bool:
-        """Whether the file system bounds folders, as of now: it may be mounted anew. What hinders that is said."""
+        """Whether the file system bounds folders, as of now: it may be mounted anew. What hinders that is logged once."""
+        if not ON_LINUX:  # no other kernel has project quotas
+            return False
         why_not = why_unbounded(self._folder)
-        if why_not is not None and why_not != self._said:
+        if why_not is not None and why_not != self._reported:
             _log.warning("the sizes of disks are measured, and not kept", why=why_not)
-        self._said = why_not
+        self._reported = why_not
         return why_not is None
 
     def _remove(self, disk_id: str) -> None:

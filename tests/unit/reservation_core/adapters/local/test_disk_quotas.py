@@ -7,8 +7,9 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from structlog.testing import capture_logs
 
-from reservation_core.adapters.local.disks import disk_quotas
+from reservation_core.adapters.local.disks import disk_folders, disk_quotas
 from reservation_core.adapters.local.disks.disk_folders import DiskFolders
 from reservation_core.adapters.local.disks.disk_quotas import why_unbounded
 
@@ -57,3 +58,22 @@ def test_quotas_without_project_ids_bound_nothing(tmp_path: Path) -> None:
             assert "has no project quotas (Inappropriate ioctl" in (why_unbounded(tmp_path) or "")
         with patch("fcntl.ioctl", return_value=bytes(28)):
             assert why_unbounded(tmp_path) is None
+
+
+async def test_without_linux_the_kernel_is_not_asked_and_nothing_is_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk_folders, "ON_LINUX", False)
+    with patch.object(disk_quotas, "_quotactl") as asked, capture_logs() as logged:
+        disks = DiskFolders(tmp_path)
+        await disks.make("disk-a", MIB)
+        assert await disks.measure("disk-a", MIB) is not None
+    assert (asked.call_count, logged) == (0, [])
+
+
+async def test_why_disks_are_not_bounded_is_logged_once(tmp_path: Path) -> None:
+    with patch.object(disk_folders, "why_unbounded", return_value="no quotas"), capture_logs() as logged:
+        disks = DiskFolders(tmp_path)
+        for name in ("disk-a", "disk-b"):
+            await disks.make(name, MIB)
+    assert [line["why"] for line in logged] == ["no quotas"]
