@@ -3,6 +3,9 @@
 from collections.abc import Iterable
 from enum import StrEnum
 
+MOST_COMPARED = 500
+"""So many known names the server compares with a mistyped one."""
+
 
 class FoundKind(StrEnum):
     """The kinds of things that are searched, in the order in which they are shown."""

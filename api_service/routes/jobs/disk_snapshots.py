@@ -16,6 +16,7 @@ from reservation_core.contracts.base import Page
 from reservation_core.contracts.job_terms.disks import SnapshotCreate, SnapshotOut
 from reservation_core.ports.disks.disks import SnapshotRecord
 from reservation_core.usecases.disks import snapshots
+from reservation_core.usecases.disks.disk_owners import unknown_disk
 from reservation_core.usecases.repeat_lost_transactions import repeat_lost
 
 router = APIRouter(prefix="/v1/disks/{disk}/snapshots", tags=["disks"])
@@ -61,8 +62,8 @@ async def list_snapshots(
     async with services.runtime.uow() as uow:
         owner = await owner_of(request, uow, caller, user)
         record = await uow.disks.named(owner.user_id, disk)
-    if record is None:
-        raise owner.no_disk(disk)
+        if record is None:
+            raise await unknown_disk(uow, owner, disk)
     page = Page[SnapshotOut](items=[shown_snapshot(snapshot) for snapshot in record.snapshots], next_cursor=None)
     return Response(page.model_dump_json(), media_type="application/json")
 

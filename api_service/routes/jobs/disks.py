@@ -19,7 +19,7 @@ from reservation_core.domain.disks.disk_life import kept_until
 from reservation_core.ports.disks.disks import DiskRecord, SnapshotRecord
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.disks import disks
-from reservation_core.usecases.disks.disk_owners import DiskOwner, find_owner
+from reservation_core.usecases.disks.disk_owners import DiskOwner, find_owner, unknown_disk
 from reservation_core.usecases.disks.snapshots import clone_disk
 from reservation_core.usecases.repeat_lost_transactions import repeat_lost
 
@@ -96,8 +96,8 @@ async def get_disk(request: Request, services: Served, caller: Caller, disk: Nam
     async with services.runtime.uow() as uow:
         owner = await owner_of(request, uow, caller, user)
         record = await uow.disks.named(owner.user_id, disk)
-    if record is None:
-        raise owner.no_disk(disk)
+        if record is None:
+            raise await unknown_disk(uow, owner, disk)
     return _answer(services, record, 200).response()
 
 

@@ -7,6 +7,7 @@ from reservation_core.domain.disks.disk_life import DiskBounds
 from reservation_core.domain.disks.disk_uses import MOST_DISKS
 from reservation_core.domain.errors import ForbiddenError, LimitExceededError, NotFoundError, UserDisabledError
 from reservation_core.domain.request_terms import size_words
+from reservation_core.domain.similar_names import did_you_mean
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.people.users import unknown_user
 
@@ -41,10 +42,6 @@ class DiskOwner:
         """How this user gets room for a disk that stays as large as it is."""
         return f"Delete disks of {self.name} and wait until they are removed"
 
-    def no_disk(self, name: str) -> NotFoundError:
-        """The refusal of a disk that the user does not have."""
-        return NotFoundError(f"{self.has} no disk {name}. `gpu-dev disk list{self.option}` shows all.")
-
 
 async def find_owner(uow: UnitOfWork, principal: Principal, user: str | None) -> DiskOwner:
     """The caller, or `user` for administrators. Raises ForbiddenError, and NotFoundError for an unknown user."""
@@ -54,8 +51,20 @@ async def find_owner(uow: UnitOfWork, principal: Principal, user: str | None) ->
         raise ForbiddenError("Only administrators manage other users' disks. Name no user to manage your own.")
     record = await uow.identities.user(user)
     if record is None:
-        raise unknown_user(user)
+        raise await unknown_user(uow, principal, user)
     return DiskOwner(record.id, record.name, is_caller=False)
+
+
+async def disk_names(uow: UnitOfWork, user_id: int, *, deleted: bool = False) -> list[str]:
+    """The names of a user's disks."""
+    disks = await uow.disks.page(user_id, deleted=deleted, after=("", ""), limit=MOST_DISKS)
+    return [disk.name for disk in disks]
+
+
+async def unknown_disk(uow: UnitOfWork, owner: DiskOwner, name: str) -> NotFoundError:
+    """The refusal of a disk that the user does not have."""
+    meant = did_you_mean(name, await disk_names(uow, owner.user_id))
+    return NotFoundError(f"{owner.has} no disk {name}.{meant} `gpu-dev disk list{owner.option}` shows all.")
 
 
 async def find_heir(uow: UnitOfWork, principal: Principal, owner: DiskOwner, user: str) -> DiskOwner:

@@ -17,6 +17,7 @@ from reservation_core.domain.errors import (
 from reservation_core.domain.event_kinds import PeopleEventKind
 from reservation_core.domain.policy.rules import RuleBreach
 from reservation_core.domain.request_terms import size_words
+from reservation_core.domain.similar_names import did_you_mean
 from reservation_core.ports.disks.disks import DiskCopy, DiskRecord
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal
@@ -24,10 +25,12 @@ from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.disks.disk_owners import (
     SMALLER_SIZE,
     DiskOwner,
+    disk_names,
     find_heir,
     find_owner,
     require_enabled,
     require_room,
+    unknown_disk,
 )
 
 
@@ -153,8 +156,9 @@ async def restore_disk(
     await uow.disks.lock(owner.user_id, [name])
     record = await uow.disks.named(owner.user_id, name, deleted=True)
     if record is None or record.state is DiskState.REMOVING:
+        meant = did_you_mean(name, await disk_names(uow, owner.user_id, deleted=True))
         raise NotFoundError(
-            f"{owner.has} no deleted disk {name} that is still kept. `gpu-dev disk list --deleted{owner.option}`"
+            f"{owner.has} no deleted disk {name} that is still kept.{meant} `gpu-dev disk list --deleted{owner.option}`"
             " shows them."
         )
     if await uow.disks.named(owner.user_id, name) is not None:
@@ -178,8 +182,10 @@ async def find_disks(uow: UnitOfWork, user_id: int, uses: Sequence[DiskUse], *, 
     found = await _locked(uow, user_id, names)
     missing = sorted(names - found.keys())
     if missing:
+        meant = did_you_mean(missing[0], await disk_names(uow, user_id))
         raise UnknownDiskError(
-            f"You have no disk {' or '.join(missing)}. Create it with `gpu-dev disk create {missing[0]} --size 100Gi`.",
+            f"You have no disk {' or '.join(missing)}.{meant}"
+            f" Create it with `gpu-dev disk create {missing[0]} --size 100Gi`.",
             [
                 RuleBreach(UnknownDiskError.code, f"disks.{place}.name: you have no disk {use.name}")
                 for place, use in enumerate(uses)
@@ -240,7 +246,7 @@ async def require_disk(uow: UnitOfWork, owner: DiskOwner, name: str) -> DiskReco
     await uow.disks.lock(owner.user_id, [name])
     record = await uow.disks.named(owner.user_id, name)
     if record is None:
-        raise owner.no_disk(name)
+        raise await unknown_disk(uow, owner, name)
     return record
 
 

@@ -9,6 +9,7 @@ from reservation_core.domain.disks.disk_uses import MOST_SNAPSHOTS
 from reservation_core.domain.errors import DiskInUseError, LimitExceededError, NameTakenError, NotFoundError
 from reservation_core.domain.event_kinds import PeopleEventKind
 from reservation_core.domain.request_terms import size_words
+from reservation_core.domain.similar_names import did_you_mean
 from reservation_core.ports.disks.disks import DiskCopy, DiskRecord, SnapshotRecord
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal
@@ -129,8 +130,10 @@ def _snapshot_of(record: DiskRecord, owner: DiskOwner, name: str) -> SnapshotRec
     for snapshot in record.snapshots:
         if snapshot.name == name:
             return snapshot
+    meant = did_you_mean(name, [snapshot.name for snapshot in record.snapshots])
     raise NotFoundError(
-        f"The disk {record.name} has no snapshot {name}. `gpu-dev disk show {record.name}{owner.option}` lists all."
+        f"The disk {record.name} has no snapshot {name}.{meant}"
+        f" `gpu-dev disk show {record.name}{owner.option}` lists all."
     )
 
 

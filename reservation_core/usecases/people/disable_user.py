@@ -52,7 +52,7 @@ async def disable(uow: UnitOfWork, principal: Principal, name: str, *, end: bool
     now = await uow.now()
     user = await uow.identities.disable_user(name, now)
     if user is None:
-        raise unknown_user(name)
+        raise await unknown_user(uow, principal, name)
     await uow.shares.remove_all(user.id)
     await uow.events.append(
         actor=principal.user, kind=PeopleEventKind.USER_DISABLED, at=now, subject=f"user:{name}", data={"end": end}

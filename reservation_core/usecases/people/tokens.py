@@ -16,7 +16,7 @@ from reservation_core.domain.people.token_budgets import passed_on
 from reservation_core.domain.people.token_scopes import TokenReach, TokenScope
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal, TokenRecord
-from reservation_core.usecases.people.users import list_visible
+from reservation_core.usecases.people.users import list_visible, unknown_user, user_meant
 
 KEPT_WHEN_OVER = timedelta(days=7)
 """How long ended tokens are still listed."""
@@ -72,7 +72,8 @@ async def create(
             )
         record = await uow.identities.user(user)
         if record is None:
-            raise NotFoundError(f"There is no user {user!r}. Add it first: `gpu-dev users add {user}`.")
+            meant = await user_meant(uow, user)
+            raise NotFoundError(f"There is no user {user!r}.{meant} Add it first: `gpu-dev users add {user}`.")
         if record.disabled_at is not None:
             raise UserDisabledError(
                 f"User {user!r} is disabled, so a token would not work. Create one for another user."
@@ -154,7 +155,7 @@ async def revoke_all(uow: UnitOfWork, principal: Principal, user: str | None, no
             )
         record = await uow.identities.user(user)
         if record is None:
-            raise NotFoundError(f"There is no user {user!r}. `gpu-dev users list` lists all users.")
+            raise await unknown_user(uow, principal, user)
         user_id, name = record.id, record.name
     revoked = await uow.identities.revoke_tokens(user_id, principal.token_id, now)
     if revoked:

@@ -8,6 +8,7 @@ from reservation_core.domain.errors import NotFoundError, UnknownSecretError
 from reservation_core.domain.event_kinds import PeopleEventKind
 from reservation_core.domain.policy.rules import RuleBreach
 from reservation_core.domain.sessions.secret_uses import MOST_SECRETS, SecretUse
+from reservation_core.domain.similar_names import did_you_mean
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.people.user_secrets import SecretRecord
 
@@ -30,7 +31,8 @@ async def delete_secret(uow: UnitOfWork, principal: Principal, name: str, now: d
     """Delete a secret of the caller. Raises NotFoundError."""
     record = await uow.secrets.remove(principal.user_id, name)
     if record is None:
-        raise NotFoundError(f"You have no secret {name}. `gpu-dev secret list` shows yours.")
+        meant = await _name_meant(uow, principal.user_id, name)
+        raise NotFoundError(f"You have no secret {name}.{meant} `gpu-dev secret list` shows yours.")
     await _append(uow, principal, PeopleEventKind.SECRET_DELETED, name, now)
     return record
 
@@ -39,8 +41,9 @@ async def check_secrets(uow: UnitOfWork, user_id: int, uses: Sequence[SecretUse]
     """Raises UnknownSecretError for secrets that the user does not have."""
     missing = await uow.secrets.missing(user_id, {use.name for use in uses})
     if missing:
+        meant = await _name_meant(uow, user_id, missing[0])
         raise UnknownSecretError(
-            f"You have no secret {' or '.join(missing)}. Set it with `gpu-dev secret set {missing[0]}`.",
+            f"You have no secret {' or '.join(missing)}.{meant} Set it with `gpu-dev secret set {missing[0]}`.",
             [
                 RuleBreach(UnknownSecretError.code, f"secrets.{place}.name: you have no secret {use.name}")
                 for place, use in enumerate(uses)
@@ -62,6 +65,12 @@ async def reseal_secrets(uow_factory: UnitOfWorkFactory) -> tuple[int, int]:
         if len(found) < _BATCH:
             return read, unread
         after = found[-1]
+
+
+async def _name_meant(uow: UnitOfWork, user_id: int, name: str) -> str:
+    """The sentence that suggests the name of a secret of this user."""
+    secrets = await uow.secrets.page(user_id, after=None, limit=MOST_SECRETS)
+    return did_you_mean(name, [secret.name for secret in secrets])
 
 
 async def _append(uow: UnitOfWork, principal: Principal, kind: PeopleEventKind, name: str, now: datetime) -> None:

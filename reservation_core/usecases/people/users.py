@@ -8,6 +8,7 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import ForbiddenError, NameTakenError, NotFoundError
 from reservation_core.domain.event_kinds import PeopleEventKind
 from reservation_core.domain.model import Role
+from reservation_core.domain.similar_names import MOST_COMPARED, did_you_mean
 from reservation_core.ports.people.identities import Principal, UserRecord
 
 T = TypeVar("T")
@@ -44,7 +45,7 @@ async def enable(uow: UnitOfWork, principal: Principal, name: str) -> UserRecord
     before = await uow.identities.user(name)
     user = await uow.identities.enable_user(name)
     if before is None or user is None:
-        raise unknown_user(name)
+        raise await unknown_user(uow, principal, name)
     if before.disabled_at is not None:
         await uow.events.append(
             actor=principal.user, kind=PeopleEventKind.USER_ENABLED, at=await uow.now(), subject=f"user:{name}", data={}
@@ -59,7 +60,7 @@ async def find(uow: UnitOfWork, principal: Principal, name: str) -> UserRecord:
         user = await uow.identities.user(wanted)
         if user is not None:
             return user
-    raise unknown_user(name)
+    raise await unknown_user(uow, principal, name)
 
 
 async def page(uow: UnitOfWork, principal: Principal, *, after: str | None, limit: int) -> list[UserRecord]:
@@ -80,6 +81,14 @@ async def list_visible(
     return [] if record is None else await read(record.id)
 
 
-def unknown_user(name: str) -> NotFoundError:
-    """The same error for missing users and those that the caller may not see."""
+async def unknown_user(uow: UnitOfWork, principal: Principal, name: str) -> NotFoundError:
+    """The error of a missing user; for all but administrators the same as of one that the caller may not see."""
+    if principal.is_admin:
+        meant = await user_meant(uow, name)
+        return NotFoundError(f"There is no user {name!r}.{meant} `gpu-dev users list` lists all users.")
     return NotFoundError(f"There is no user {name!r}, or you may not see this user. `gpu-dev users me` shows your own.")
+
+
+async def user_meant(uow: UnitOfWork, name: str) -> str:
+    """The sentence that suggests the name of a user: for administrators, who see all names."""
+    return did_you_mean(name, [user.name for user in await uow.identities.users(after=None, limit=MOST_COMPARED)])

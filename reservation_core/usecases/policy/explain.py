@@ -16,6 +16,7 @@ from reservation_core.domain.policy.prices import Money
 from reservation_core.domain.policy.quota_windows import whole_minute
 from reservation_core.domain.policy.rules import LimitUse, RuleBreach, RuleRequest, known_from, not_in_project, uses
 from reservation_core.ports.people.identities import Principal
+from reservation_core.usecases.people.users import unknown_user
 from reservation_core.usecases.policy.outlook import beyond_budget
 
 _NOT_IN_BOOKINGS = frozenset({*QUOTAS, RuleName.COST_PER_GPU_HOUR, RuleName.ORDER, RuleName.IDLE})
@@ -47,7 +48,7 @@ async def asked_for(uow: UnitOfWork, principal: Principal, user: str | None) -> 
         raise ForbiddenError("Only administrators may ask for other users. Leave `user` out to ask for yourself.")
     record = await uow.identities.user(user)
     if record is None:
-        raise NotFoundError(f"There is no user {user!r}. `gpu-dev users list` lists all users.")
+        raise await unknown_user(uow, principal, user)
     return Principal(record.id, record.name, record.role, "", None), record.disabled_at is not None
 
 

@@ -5,9 +5,10 @@ from datetime import datetime
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import NotFoundError
 from reservation_core.domain.event_kinds import PeopleEventKind
+from reservation_core.domain.similar_names import MOST_COMPARED, did_you_mean
 from reservation_core.ports.people.identities import Principal, UserRecord
 from reservation_core.ports.policy.policies import Project
-from reservation_core.usecases.people.users import require_admin
+from reservation_core.usecases.people.users import require_admin, user_meant
 from reservation_core.usecases.policy.change_policy import forget_project
 
 
@@ -25,7 +26,9 @@ async def find(uow: UnitOfWork, principal: Principal, name: str) -> Project:
     """A project of the caller; for administrators any. Raises NotFoundError."""
     project = await uow.projects.get(name)
     if project is None or not (principal.is_admin or principal.user in project.members):
-        raise _unknown(name)
+        known = await page(uow, principal, after=None, limit=MOST_COMPARED)
+        meant = did_you_mean(name, [one.name for one in known])
+        raise NotFoundError(f"You have no project {name!r}.{meant} `gpu-dev projects list` shows yours.")
     return project
 
 
@@ -72,7 +75,8 @@ async def remove_member(uow: UnitOfWork, principal: Principal, name: str, user: 
 async def _user(uow: UnitOfWork, name: str) -> UserRecord:
     user = await uow.identities.user(name)
     if user is None:
-        raise NotFoundError(f"There is no user {name!r}. Add it first: `gpu-dev users add {name}`.")
+        meant = await user_meant(uow, name)
+        raise NotFoundError(f"There is no user {name!r}.{meant} Add it first: `gpu-dev users add {name}`.")
     return user
 
 
@@ -80,7 +84,3 @@ async def _record(
     uow: UnitOfWork, principal: Principal, kind: PeopleEventKind, project: str, user: str, now: datetime
 ) -> None:
     await uow.events.append(actor=principal.user, kind=kind, at=now, subject=f"project:{project}", data={"user": user})
-
-
-def _unknown(name: str) -> NotFoundError:
-    return NotFoundError(f"You have no project {name!r}. `gpu-dev projects list` shows yours.")

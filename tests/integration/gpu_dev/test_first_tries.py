@@ -192,6 +192,34 @@ def test_a_title_that_was_mistyped_is_answered_with_the_one_that_was_meant(syste
     assert "To cancel all dates of a series, add --series." in system.cli("book", "cancel", "weekly").stderr
 
 
+def test_a_name_that_was_mistyped_is_answered_with_the_one_that_was_meant(system: System) -> None:
+    [node] = system.cli("nodes", "-o", "name").stdout.split()
+    for name, who in (("data", "alice"), ("dune", "bob")):
+        assert system.cli("disk", "create", name, "--size", "1Gi", who=who).returncode == 0
+    (system.folder / "token").write_text("x")
+    assert system.cli("secret", "set", "HF_TOKEN", "--from-file", str(system.folder / "token")).returncode == 0
+    assert system.cli("projects", "create", "vision", who="admin").returncode == 0
+    run = ("run", "-g1", "-d1h")
+    for words, who, meant in (
+        (("disk", "show", "dta"), "alice", "data"),
+        (("disk", "resize", "dta", "2Gi"), "alice", "data"),
+        (("disk", "show", "dat", "--user", "alice"), "admin", "data"),
+        (("disk", "show", "data", "--user", "alic"), "admin", "alice"),
+        ((*run, "--disk", "dta", "--", "true"), "alice", "data"),
+        (("secret", "delete", "HF_TOKN", "--yes"), "alice", "HF_TOKEN"),
+        ((*run, "--secret", "HF_TOKN", "--", "true"), "alice", "HF_TOKEN"),
+        (("projects", "end", "visoin", "--yes"), "admin", "vision"),
+        (("projects", "add", "vision", "alic"), "admin", "alice"),
+        (("policy", "set", "user:alic", "max_gpus=1"), "admin", "alice"),
+        (("users", "enable", "alic"), "admin", "alice"),
+        (("nodes", "cordon", f"{node}x"), "admin", node),
+    ):
+        refused = " ".join(system.cli(*words, who=who, COLUMNS="300").stderr.split())
+        assert f"Did you mean {meant}?" in refused, (words, refused)
+    others = system.cli("disk", "show", "dun").stderr  # bob's is not alice's to see
+    assert ("no disk dun" in others, "Did you mean" in others) == (True, False), others
+
+
 def test_another_reason_of_a_cordon_replaces_the_former(system: System) -> None:
     [node] = system.cli("nodes", "-o", "name").stdout.split()
     for reason in ((), ("--reason", "a fan is loud"), ()):
