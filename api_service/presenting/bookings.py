@@ -83,6 +83,7 @@ def verdict(found: Booking, now: datetime, policy: Policy) -> BookingVerdict:
         allocations=_allocations(found, may_change=True),
         waits_until=found.waits_until,
         cost=None if cost is None else cost_out(cost),
+        resources=_share(found),
     )
 
 

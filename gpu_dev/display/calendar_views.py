@@ -116,6 +116,7 @@ VERDICT: "View[BookingVerdict]" = View(
         Column("START", lambda one: minute(one.start)),
         Column("END", lambda one: minute(one.end)),
         Column("WHERE", booked_on),
+        Column("RESOURCES", lambda one: resource_words(one.resources), wide=True),
         Column("COST", lambda one: costs_in_words([one.cost]) if one.cost else "", wide=True),
         Column("REASON", lambda one: f"{one.reason.code.value}: {local_sentence(one.reason.detail)}", wide=True),
     ),

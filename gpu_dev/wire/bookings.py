@@ -110,6 +110,7 @@ class BookingVerdict(Struct, kw_only=True):
     allocations: list[BookedCards]
     waits_until: datetime | None
     cost: CostOut | None = None
+    resources: ResourcesOut | None = None
 
 
 class SeriesVerdict(Struct, kw_only=True):

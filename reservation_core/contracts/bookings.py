@@ -178,6 +178,12 @@ class BookingChange(Wire):
         return Span(start, now.end if self.start is None else start + now.length)
 
 
+BookedShare = Annotated[
+    ResourcesOut | None,
+    Field(description="The share of each node that its GPUs are, on the smallest one. Null where it is not known."),
+]
+
+
 class BookingReasonOut(Wire):
     """Why a booking has its status: a stable code and a sentence."""
 
@@ -220,10 +226,7 @@ class BookingOut(Wire):
     offer_until: Time | None
     waits_until: Time | None
     auto_accept: bool
-    resources: Annotated[
-        ResourcesOut | None,
-        Field(description="The share of each node that its GPUs are, on the smallest one. Null where it is not known."),
-    ] = None
+    resources: BookedShare = None
 
 
 class SkippedDate(Wire):
@@ -267,6 +270,7 @@ class BookingVerdict(Wire):
         CostOut | None,
         Field(description="The cost of its whole duration; null without a price, and while the type is open."),
     ] = None
+    resources: BookedShare = None
 
 
 class SeriesVerdict(Wire):

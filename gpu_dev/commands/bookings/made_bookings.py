@@ -1,5 +1,6 @@
 """What `book` shows of a booking or a series that was made or changed, or would be."""
 
+from gpu_dev.display.amounts import resource_words
 from gpu_dev.display.calendar_views import BOOKING, BOOKING_DETAILS, VERDICT, booked_on, costs_in_words
 from gpu_dev.display.local_times import local_sentence, slot_words, wall_words
 from gpu_dev.display.output import Column, Format, View, as_data, show_list, show_one
@@ -56,4 +57,7 @@ def _in_words(booking: BookingOut | BookingVerdict) -> str:
     what = "would be" if isinstance(booking, BookingVerdict) else booking.id
     cost = booking.cost if isinstance(booking, BookingVerdict) else None
     price = "" if cost is None else f", about {costs_in_words([cost])}"
-    return f"{what} {booking_status(booking.status)}: {cards}{where}, {slot_words(booking.start, booking.end)}{price}"
+    share = resource_words(booking.resources) if isinstance(booking, BookingVerdict) else ""
+    amounts = f", {share}{' on each node' if booking.nodes > 1 else ''}" if share else ""
+    times = slot_words(booking.start, booking.end)
+    return f"{what} {booking_status(booking.status)}: {cards}{where}, {times}{amounts}{price}"

@@ -41,14 +41,18 @@ def test_bad_sizes_name_the_option(system: System) -> None:
 
 
 def test_a_job_in_a_booking_runs_with_at_most_the_share_of_its_gpus(system: System) -> None:
-    booked = system.cli("book", "create", "-g", "2", "-s", "now", "-d", "10m")
+    wanted = ("book", "create", "-g", "2", "-s", "now", "-d", "10m")
+    rehearsed = system.cli(*wanted, "--dry-run").stdout
+    booked = system.cli(*wanted)
     assert booked.returncode == 0, booked.stderr
     [booking] = json.loads(system.cli("book", "list", "-o", "json").stdout)["items"]
     [node] = [node for node in json.loads(system.cli("nodes", "-o", "json").stdout)["items"] if node["gpus"]]
     share = node["cpus"] / node["gpus"]
     assert booking["resources"]["cpus"] == 2 * share
+    words_of_share = rf" {2 * share:g} CPUs?, \S+ [KMGT]iB memory"
+    assert re.search(words_of_share, rehearsed)
     for words in (("show", booking["id"]), ("list", "-o", "wide")):
-        assert re.search(rf" {2 * share:g} CPUs?, \S+ [KMGT]iB memory", system.cli("book", *words).stdout)
+        assert re.search(words_of_share, system.cli("book", *words).stdout)
     within = ("-g1", "-d1m", "--booking", booking["id"])
     ran = system.cli("run", *within, "--cpus", str(share), "--memory", "64Mi", "--shm", "1Mi", "--", "echo", "here")
     assert (ran.returncode, ran.stdout) == (0, "here\n"), ran.stderr

@@ -57,8 +57,11 @@ async def test_a_booking_shows_its_share_to_its_owner(
     await add_nodes(runtime, a=("h100", 4), b=("h100", 2))
     async with runtime.uow() as uow:
         await sql(uow, "UPDATE nodes SET cpu_milli = 31001, memory_bytes = 2 ^ 36 + 5")
-    made = (await alice.post("/v1/bookings", json=asked(at(1), gpus=2, nodes=2))).json()
+    wanted = asked(at(1), gpus=2, nodes=2)
     share = {"cpus": 15.5, "memory": 2**35 + 2, "shm": None}  # `a` is the smaller one for a GPU
+    verdict = (await alice.post("/v1/bookings?dry_run=true", json=wanted)).json()
+    assert verdict["resources"] == share
+    made = (await alice.post("/v1/bookings", json=wanted)).json()
     assert made["resources"] == share
     assert (await alice.get(f"/v1/bookings/{made['id']}")).json() == made
     [listed] = (await alice.get("/v1/bookings")).json()["items"]

@@ -25,6 +25,11 @@ SELECT made.id, 1, (SELECT g.id FROM gpus g JOIN nodes n ON n.id = g.node_id WHE
        tstzrange(now(), now() + interval '3 hours'), true, now() FROM made
 """
 
+GIVE_NODES_CPUS_BY_GPUS = """
+UPDATE nodes SET cpu_milli = 16000 * g.n, memory_bytes = 2 ^ 36 * g.n
+FROM (SELECT node_id, count(*) AS n FROM gpus GROUP BY 1) g WHERE g.node_id = id
+"""
+
 
 def week(**more: str) -> str:
     """The calendar from the day of the next hours on, in UTC."""

@@ -6,9 +6,10 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from tests.integration.api_service.bookings.calendars import at, booked, said
+from reservation_core.runtime.wiring import Runtime
+from tests.integration.api_service.bookings.calendars import at, booked, execute, said
 from tests.integration.api_service.web.browsing import words
-from tests.integration.api_service.web.calendar.calendar_pages import field, sent
+from tests.integration.api_service.web.calendar.calendar_pages import GIVE_NODES_CPUS_BY_GPUS, field, sent
 from tests.integration.api_service.web.conftest import SignedIn
 
 
@@ -39,6 +40,14 @@ async def test_the_verdict_books_nothing(browsing: SignedIn, alice: httpx.AsyncC
     done = await sent(browser, "/calendar/verdict", gpus="4", wait="yes")
     assert "Free: 4" in words(done.text)
     assert (await alice.get("/v1/bookings")).json()["items"] == []
+
+
+@pytest.mark.usefixtures("lab")
+async def test_the_verdict_shows_the_share_of_cpus_and_memory(browsing: SignedIn, runtime: Runtime) -> None:
+    browser = await browsing("alice")
+    assert "CPUs and memory" not in words((await sent(browser, "/calendar/verdict")).text)
+    await execute(runtime, GIVE_NODES_CPUS_BY_GPUS)
+    assert "CPUs and memory: 16 CPUs 64 GiB." in words((await sent(browser, "/calendar/verdict")).text)
 
 
 @pytest.mark.usefixtures("lab")

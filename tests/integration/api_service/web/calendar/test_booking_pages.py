@@ -12,7 +12,7 @@ from api_service.web.rest_calls import Query, RestCalls, RestProblemError
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.bookings.calendars import at, booked, execute, said
 from tests.integration.api_service.web.browsing import words
-from tests.integration.api_service.web.calendar.calendar_pages import field, sent, week
+from tests.integration.api_service.web.calendar.calendar_pages import GIVE_NODES_CPUS_BY_GPUS, field, sent, week
 from tests.integration.api_service.web.conftest import SignedIn
 from tests.waiting import PATIENCE_S
 
@@ -55,8 +55,7 @@ async def test_its_share_of_cpus_and_memory_is_shown(
     made = await booked(alice, at(3), gpu_type="h100")
     browser = await browsing("alice")
     assert "CPUs and memory" not in await browser.get(f"/bookings/{made['id']}")
-    nodes = "UPDATE nodes SET cpu_milli = 16000 * g.n, memory_bytes = 2 ^ 36 * g.n"
-    await execute(runtime, f"{nodes} FROM (SELECT node_id, count(*) AS n FROM gpus GROUP BY 1) g WHERE g.node_id = id")
+    await execute(runtime, GIVE_NODES_CPUS_BY_GPUS)
     assert "CPUs and memory 16 CPUs 64 GiB" in words(await browser.get(f"/bookings/{made['id']}"))
 
 
