@@ -20,6 +20,7 @@ from reservation_core.runtime.processes.garbage import calm_garbage_collector
 from reservation_core.runtime.settings.components import ProcessorSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.running.create_pods_together import create_together
+from reservation_core.usecases.running.last_output import LastOutput
 from reservation_core.usecases.running.perform_pod_operations import LaunchRules, perform
 from reservation_core.usecases.sessions.server_keys import job_token_key
 from reservation_processor.belts import BELT
@@ -83,6 +84,7 @@ async def _operate(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.
         late=settings.unanswered_create_lasts,
         access=await _job_access(runtime, settings, stop),
     )
+    last_output = LastOutput(runtime.uow, runtime.cluster, runtime.clock, settings.log_keep_lines)
 
     async def handle(message: QueuedMessage) -> None:
         try:
@@ -91,7 +93,7 @@ async def _operate(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.
             raise ValueError(f"not a PodOperation: {error}") from error
         # All lines of this message name the job, and so its trace: also those of the cluster and the queue.
         structlog.contextvars.bind_contextvars(job=operation.id)
-        await perform(runtime.uow, runtime.cluster, operation, runtime.clock, rules, runtime.traces)
+        await perform(runtime.uow, runtime.cluster, operation, runtime.clock, rules, runtime.traces, last_output)
 
     async def handle_together(messages: Sequence[QueuedMessage]) -> Sequence[QueuedMessage]:
         operations: dict[int, PodOperation] = {}
@@ -117,4 +119,7 @@ async def _operate(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.
         handle_together,
         runtime.loops,
     )
-    await consumer.run(runtime.wakeups, Channel.POD_OPERATIONS, stop)
+    try:
+        await consumer.run(runtime.wakeups, Channel.POD_OPERATIONS, stop)
+    finally:
+        await last_output.close()

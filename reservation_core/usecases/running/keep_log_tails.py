@@ -36,7 +36,7 @@ async def keep_tails(
     lost: list[PodName] = []
     for first in range(0, len(wanted), _AT_ONCE):
         batch = wanted[first : first + _AT_ONCE]
-        tails = await asyncio.gather(*(_tail(cluster, pod.name, lines, until) for pod in batch))
+        tails = await asyncio.gather(*(read_tail(cluster, pod.name, lines, until) for pod in batch))
         lost += [pod.name for pod, tail in zip(batch, tails, strict=True) if tail is None]
         logs = [
             KeptLog(pod.name, tail or b"", complete=pod.phase is PodPhase.FINISHED)
@@ -52,13 +52,16 @@ async def keep_tails(
             )
 
 
-async def _tail(cluster: Cluster, name: PodName, lines: int, until: float) -> bytes | None:
-    """The tail of a pod's log; None when it could not be read before `until` (the event loop's time)."""
+async def read_tail(cluster: Cluster, name: PodName, lines: int, until: float, *, follow: bool = False) -> bytes | None:
+    """The tail of a pod's log, with `follow` until the pod has ended; None when it could not be read before `until`.
+
+    `until` is the event loop's time.
+    """
     kept = bytearray()
     cut = False
     try:
         async with asyncio.timeout_at(until), AsyncExitStack() as closing:
-            chunks = cluster.pod_logs(str(name), follow=False, tail_lines=lines)
+            chunks = cluster.pod_logs(str(name), follow=follow, tail_lines=lines)
             if isinstance(chunks, AsyncGenerator):
                 closing.push_async_callback(chunks.aclose)
             async for chunk in chunks:

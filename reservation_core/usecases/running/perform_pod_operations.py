@@ -37,6 +37,7 @@ from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.nodes.fence_node import without_power
 from reservation_core.usecases.running.job_spans import read_creations
 from reservation_core.usecases.running.keep_log_tails import keep_tails
+from reservation_core.usecases.running.last_output import LastOutput
 from reservation_core.usecases.running.pod_calls import call_all
 from reservation_core.usecases.running.pod_creation import PodCreation
 
@@ -93,6 +94,7 @@ async def perform(
     clock: Clock,
     rules: LaunchRules,
     traces: Traces | None = None,
+    last_output: LastOutput | None = None,
 ) -> None:
     """Carry out an operation as its row requires. Stale, repeated and late operations do nothing.
 
@@ -109,7 +111,7 @@ async def perform(
             case "create":
                 await _create(held, cluster, reservation, clock, rules, traces)
             case "delete":
-                await _delete(held, cluster, reservation, clock, rules)
+                await _delete(held, cluster, reservation, clock, rules, last_output)
             case "deadline":
                 await _move_deadline(cluster, reservation, rules)
             case "signal":
@@ -226,7 +228,14 @@ async def _change(held: HeldPods, reservation_id: str, event: Event, clock: Cloc
             await carry_out(uow, [change])
 
 
-async def _delete(held: HeldPods, cluster: Cluster, reservation: Reservation, clock: Clock, rules: LaunchRules) -> None:
+async def _delete(
+    held: HeldPods,
+    cluster: Cluster,
+    reservation: Reservation,
+    clock: Clock,
+    rules: LaunchRules,
+    last_output: LastOutput | None,
+) -> None:
     if reservation.status is not JobStatus.ENDING:
         return
     pods = await cluster.find_pods(reservation.id, pod_names(reservation))
@@ -235,6 +244,9 @@ async def _delete(held: HeldPods, cluster: Cluster, reservation: Reservation, cl
         await keep_tails(held, cluster, pods, clock, lines=rules.log_lines, patience=rules.log_patience)
         async with held.work(one_statement=True) as uow:
             powerless = await without_power(uow, reservation, pods)
+        if last_output is not None:
+            running = [pod.name for pod in pods if pod.phase is PodPhase.RUNNING and str(pod.name) not in powerless]
+            last_output.follow(running, rules.grace)
         # While a create may still be carried out, finished pods stay: a taken name can't run a second time.
         unsettled = _unsettled_for(reservation, clock) > timedelta(0)
         deletes = [

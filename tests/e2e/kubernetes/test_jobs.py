@@ -118,6 +118,20 @@ def test_a_job_runs_on_the_node_and_the_cards_that_the_ledger_gave_it(system: Ku
     assert system.log(job) == f"{line}the end\n", "the log outlives the pod"
 
 
+def test_what_a_job_prints_after_it_was_asked_to_end_is_kept(system: KubernetesSystem) -> None:
+    saves = "trap 'echo saving; sleep 0.5; echo saved; exit' TERM"
+    jobs = [system.submit(f"{saves}; echo ready; while :; do sleep 0.1; done") for _ in range(3)]
+    for job in jobs:
+        system.reaches(job, "running")
+        eventually_sync(lambda job=job: system.log(job) == "ready\n")
+    for job in jobs:
+        system.cancel(job)
+    for job in jobs:
+        system.reaches(job, "cancelled")
+        eventually_sync(lambda job=job: system.log(job) == "ready\nsaving\nsaved\n")
+    system.comes_to_rest(*jobs)
+
+
 def test_a_followed_log_comes_while_the_job_runs_and_ends_with_it(system: KubernetesSystem) -> None:
     gate = system.gate()
     job = system.submit(f"echo first; {until(gate)}; echo last")

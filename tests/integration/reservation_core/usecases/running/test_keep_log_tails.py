@@ -7,8 +7,9 @@ from datetime import timedelta
 from reservation_core.domain.model import JobStatus, PodPhase
 from reservation_core.ports.jobs.pod_logs import LONGEST_TAIL, KeptLog
 from reservation_core.usecases.jobs.cancel import cancel
+from reservation_core.usecases.running.last_output import LastOutput
 from tests.integration.reservation_core.usecases.world import LAUNCH, World, pod
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, eventually
 
 
 async def kept(world: World, job_id: str, rank: int = 0) -> bytes | None:
@@ -98,3 +99,22 @@ async def test_something_is_never_replaced_by_nothing_nor_what_is_complete_by_an
     assert seen == [(b"half", False), (b"half", False), (b"whole", True), (b"whole", True), (b"whole", True)]
     async with world.uow() as uow:
         assert await uow.pod_logs.kept([pod(job_id, 1)]) == {}
+
+
+async def test_what_a_pod_prints_last_is_waited_for_in_the_background_and_given_up_at_the_end(world: World) -> None:
+    world.cluster.forgetful = world.cluster.silent = True
+    job_id = await world.ran()
+    output = LastOutput(world.uow, world.cluster, world.clock, 10)
+    async with asyncio.timeout(PATIENCE_S):
+        output.follow([pod(job_id)], timedelta(hours=1))
+        await output.close()
+    assert await kept(world, job_id) is None
+    world.cluster.silent = False
+    world.cluster.logs[str(pod(job_id))] = b"one\nterminated\n"
+    output.follow([pod(job_id)], timedelta(hours=1))
+
+    async def is_kept() -> bool:
+        return await kept(world, job_id) == b"one\nterminated\n"
+
+    await eventually(is_kept)
+    await output.close()
