@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ GPUS = "a=h100:8;b=h100:8"
 SETTINGS: dict[str, object] = {"end_grace_s": 3, "start_allowance_s": 20, "cpu_job_share": 0.2}
 DURABLE = {"fsync": "on", "full_page_writes": "on", "max_connections": "150"}
 CONVERGES_WITHIN_S = 600.0
+_LONGER_S = 3600.0
+_LEAST_WITH_DISKS = 0.25
 
 _CHECKS = {
     # A step back of the clock that nobody lived to see closes rows before they began.
@@ -67,22 +70,36 @@ _CHECKS = {
 }
 
 
-async def run(minutes: float, seed: int, folder: Path, *, kills: bool) -> bool:
+@dataclass(frozen=True, slots=True)
+class Least:
+    """What a campaign has to come to: it goes on until it has, an hour longer than its minutes at most."""
+
+    minutes: float
+    jobs: int = 0
+    kills: int = 0
+
+    def is_reached(self, load: Load, harms: Harms) -> bool:
+        """Whether so many jobs were acknowledged and so many kills done."""
+        return len(load.acknowledged) >= self.jobs and harms.kills >= self.kills
+
+
+async def run(least: Least, seed: int, folder: Path, *, kills: bool) -> bool:
     """Whether nothing was violated."""
     server = EmbeddedPostgres(folder / "pg", settings=DURABLE)
     server.start()
     try:
         await upgrade(server.url)
         async with open_system(server.url, folder, GPUS) as system:
-            return await _tried(system, server, minutes, seed, kills=kills)
+            return await _tried(system, server, least, seed, kills=kills)
     finally:
         server.destroy()
 
 
-async def _tried(system: System, server: EmbeddedPostgres, minutes: float, seed: int, *, kills: bool) -> bool:
+async def _tried(system: System, server: EmbeddedPostgres, least: Least, seed: int, *, kills: bool) -> bool:
     await ensure_admin_token(system.runtime.uow, system.runtime.ids, system.home, system.runtime.clock.now())
     token = (system.home / "admin-token").read_text().strip()
     violations: list[str] = []
+    began = time.monotonic()
     processes = Processes(system, SETTINGS, violations)
     calls = Calls(processes.apis, token, random.Random(seed), violations)
     locks = system.home.parent / "locks"
@@ -95,22 +112,27 @@ async def _tried(system: System, server: EmbeddedPostgres, minutes: float, seed:
     async with processes.running():
         working = [asyncio.create_task(load.keep()), asyncio.create_task(disks.keep())]
         watching = [asyncio.create_task(processes.watch()), asyncio.create_task(checks.watch())]
-        until = time.monotonic() + minutes * 60
-        while time.monotonic() < until and not any(task.done() for task in [*working, *watching]):
+        until = time.monotonic() + least.minutes * 60
+        while not any(task.done() for task in [*working, *watching]):
+            now = time.monotonic()
+            if now >= until and (least.is_reached(load, harms) or now >= until + _LONGER_S):
+                break
             await harms.next()
         await harms.over()
         load.stop()
         disks.stop()
         await asyncio.gather(*working)
-        violations += [*await _judged(system, load), *await checks.judged()]
+        violations += [*await _judged(system, load), *await checks.judged(), *await checks.cleared()]
+        violations += _uncovered(load, harms, least)
         for task in watching:
             task.cancel()
         ended = await asyncio.gather(*watching, return_exceptions=True)
         violations += [repr(error) for error in ended if not isinstance(error, asyncio.CancelledError)]
     told = {
-        "minutes": minutes, "seed": seed, "harms": dict(harms.done), "submitted": len(load.acknowledged),
+        "minutes": (time.monotonic() - began) / 60, "seed": seed,
+        "kills": harms.kills, "harms": dict(harms.done), "submitted": len(load.acknowledged),
         "answers": {str(status): count for status, count in sorted(calls.answers.items(), key=str)},
-        "jobs with disks": len(load.with_disks), "disks": dict(sorted(disks.done.items())),
+        "with": dict(load.with_terms.most_common()), "disks": dict(sorted(disks.done.items())),
         "files on disks": len(checks.files()), "looks at disks": checks.looks,
         "outcomes": dict(Counter(str(row.status) for row in await system.rows(_OUTCOMES))),
         "promises": [tuple(row) for row in await system.rows(_PROMISES)],
@@ -118,6 +140,16 @@ async def _tried(system: System, server: EmbeddedPostgres, minutes: float, seed:
     }  # fmt: skip
     print(json.dumps(told, indent=1, default=str), flush=True)
     return not violations
+
+
+def _uncovered(load: Load, harms: Harms, least: Least) -> list[str]:
+    """What a campaign has not tried often enough to mean anything."""
+    found = []
+    if not least.is_reached(load, harms):
+        found.append(f"too little was tried: {len(load.acknowledged)} jobs and {harms.kills} kills")
+    if (with_disks := load.with_terms["disks"]) < _LEAST_WITH_DISKS * len(load.acknowledged):
+        found.append(f"too few jobs with disks: {with_disks} of {len(load.acknowledged)}")
+    return found
 
 
 _OUTCOMES = "SELECT status FROM reservations WHERE kind = 'job'"
@@ -194,6 +226,8 @@ def main(arguments: Sequence[str]) -> int:
     """Run; 0 when nothing was violated."""
     parser = argparse.ArgumentParser(prog="python -m tests.faults.campaign", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--jobs", type=int, default=0, help="go on until so many jobs were acknowledged")
+    parser.add_argument("--killed", type=int, default=0, help="go on until so many kills were done")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
         "--kills", action="store_true", help="kill processes and the database, and harm in no other way"
@@ -204,8 +238,9 @@ def main(arguments: Sequence[str]) -> int:
     folder.chmod(0o711)
     print(f"logs in {folder}", flush=True)
     passed = False
+    least = Least(chosen.minutes, chosen.jobs, chosen.killed)
     try:
-        passed = asyncio.run(run(chosen.minutes, chosen.seed, folder, kills=chosen.kills))
+        passed = asyncio.run(run(least, chosen.seed, folder, kills=chosen.kills))
     finally:
         if passed and not chosen.keep:
             shutil.rmtree(folder, ignore_errors=True)

@@ -77,6 +77,20 @@ class DiskChecks:
             found.append(f"deleted disks that are kept: {kept}; acknowledged: {self._life.deleted}")
         return found
 
+    async def cleared(self) -> list[str]:
+        """What is left once all disks were deleted and are not kept any longer: nothing may be."""
+        await self._life.clear()
+        try:
+            await eventually(self._is_empty, timeout=_SETTLED_WITHIN_S)
+        except AssertionError:
+            left = [[*map(tuple, await self._system.rows(one))] for one in (_ROWS, _SNAPSHOTS, _COPIES)]
+            return [f"orphans of disks: rows, snapshots, copies {left}, folders {self._folders() | self._parts()}"]
+        return []
+
+    async def _is_empty(self) -> bool:
+        rows = [await self._system.rows(one) for one in (_ROWS, _SNAPSHOTS, _COPIES)]
+        return not any(rows) and not self._folders() and not self._parts()
+
     async def _settled(self) -> bool:
         """Whether the cluster has what the rows say, nobody's disks are in use, and what is to go is gone."""
         rows = await self._system.rows(_ROWS)
@@ -86,7 +100,7 @@ class DiskChecks:
         made = {row.id for row in rows if row.made_bytes is not None} | {row.id for row in snapshots if row.made}
         # A disk that was deleted before it was made has no folder.
         right = made <= self._folders() <= {row.id for row in (*rows, *snapshots)}
-        begun = [*await self._system.rows(_COPIES), *self._folder.glob(".part-*")]
+        begun = [*await self._system.rows(_COPIES), *self._parts()]
         begun += [row.id for row in snapshots if row.removing]
         return right and not aged and not unmade and not begun and not await self._system.rows(_USES_LEFT)
 
@@ -126,6 +140,9 @@ class DiskChecks:
         """Disks and snapshots; the names of what is not whole begin with a point."""
         found = self._folder.iterdir() if self._folder.exists() else ()
         return {path.name for path in found if not path.name.startswith(".")}
+
+    def _parts(self) -> set[str]:
+        return {path.name for path in self._folder.glob(".part-*")}
 
     def _say(self, problem: str) -> None:
         if problem not in self._violations:

@@ -20,10 +20,11 @@ from sqlalchemy.exc import DBAPIError
 from tests.faults.campaign.calls import PAUSE_S, Calls
 from tests.faults.systems.system import System
 
-NAMES = tuple("abcdefghij")
+NAMES = tuple("abcdefghijklmnopqrstuvwx")
 _ROUTE = "/v1/disks"
 _LEAST = 2**24
 _MORE = 4096
+_ANY_NAME = 0.1
 _DELETED_ONE = 0.3
 """How often a name is that of a deleted disk: it can be restored, or given again."""
 _AGED = 0.1
@@ -80,8 +81,9 @@ class DiskLife:
         self._stop.set()
 
     def asked(self) -> list[dict[str, Any]]:
-        """Disks for a job, perhaps such as nobody has or another job writes to."""
-        names = self._dice.sample(NAMES, self._dice.choice((1, 1, 2)))
+        """Disks for a job, perhaps such as another job writes to, and now and then such as nobody has."""
+        there = NAMES if self._dice.random() < _ANY_NAME else sorted(self.live)
+        names = self._dice.sample(there, min(len(there), self._dice.choice((1, 1, 2))))
         return [{"name": name, "read_only": self._dice.random() < 0.5} for name in names]
 
     def faults(self) -> list[str]:
@@ -92,8 +94,8 @@ class DiskLife:
     async def keep(self) -> None:
         """Change disks until `stop`."""
         steps: tuple[Callable[[httpx.AsyncClient, str], Awaitable[None]], ...] = (
-            self._create, self._delete, self._delete, self._delete, self._restore, self._rename, self._resize,
-            self._snapshot, self._clone, self._clone, self._drop,
+            self._create, self._create, self._create, self._delete, self._delete, self._delete, self._restore,
+            self._rename, self._resize, self._snapshot, self._clone, self._clone, self._drop,
         )  # fmt: skip
         async with self._calls.client() as client:
             while not self._stop.is_set():
@@ -102,6 +104,16 @@ class DiskLife:
                 if self.deleted and self._dice.random() < _AGED:
                     await self._age(self._dice.choice([*self.deleted]))
                 await asyncio.sleep(PAUSE_S)
+
+    async def clear(self) -> None:
+        """Delete all that is left, and let the time go by for which it is kept: nobody uses disks any more."""
+        async with self._calls.client() as client:
+            for name in [*self.live]:
+                await self._delete(client, name)
+        if self.live:
+            self._calls.violations.append(f"disks that nobody has can't be deleted: {self.live}")
+        for made in [*self.deleted]:
+            await self._age(made)
 
     async def _create(self, client: httpx.AsyncClient, name: str) -> None:
         size = self._next_size()

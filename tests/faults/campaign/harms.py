@@ -79,6 +79,11 @@ class Harms:
             )
         )
 
+    @property
+    def kills(self) -> int:
+        """How often something was killed."""
+        return sum(count for name, count in self.done.items() if name.endswith("killed"))
+
     async def prepare(self) -> None:
         """Install what the harms of the database need. Connections that are opened later are harmed."""
         async with self._connected() as connection:

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from tests.faults.campaign.disks import SCRIPT, DiskLife
 WAITING = 16
 _CLIENTS = 4
 _BOOK_EVERY = 40
-_WITH_DISKS = 0.4
+_WITH_DISKS = 0.7
 _LARGE = 20
 """Elements of an array that is large: each of them is short, so that it leaves room for others."""
 _MAY_BE = frozenset({201, 202, 409, 422})
@@ -35,17 +36,21 @@ _WORK = {
 }
 
 
+_TERMS = ("disks", "array", "after", "retries", "preemptible", "end_signal", "resources", "booking_id")
+
+
 class Load:
-    """Keeps some jobs waiting. `with_disks` are the acknowledged jobs that have disks."""
+    """Keeps some jobs waiting. `with_terms` counts what the acknowledged jobs ask for, and what of it together."""
 
     def __init__(self, calls: Calls, disks: DiskLife, seed: int, locks: Path) -> None:
         self.acknowledged: set[str] = set()
-        self.with_disks: set[str] = set()
+        self.with_terms: Counter[str] = Counter()
         self._calls = calls
         self._disks = disks
         self._dice = random.Random(seed)
         self._stop = asyncio.Event()
         self._locks = locks
+        self._bookings: list[str] = []
 
     def doubled(self) -> list[str]:
         """The jobs that met another on a GPU: id, node, index."""
@@ -71,16 +76,23 @@ class Load:
                     continue
                 submitted += 1
                 if submitted % _BOOK_EVERY == number:
-                    await self._calls.send(client, "POST", "/v1/bookings", self._booking(), allowed=_MAY_BE)
+                    await self._book(client)
                 else:
                     await self._submit(client, self._job())
+
+    async def _book(self, client: httpx.AsyncClient) -> None:
+        answer = await self._calls.send(client, "POST", "/v1/bookings", self._booking(), allowed=_MAY_BE)
+        if answer.is_success:
+            self._bookings.append(answer.json()["id"])
 
     async def _submit(self, client: httpx.AsyncClient, job: dict[str, Any]) -> None:
         answer = await self._calls.send(client, "POST", "/v1/jobs", job, allowed=_MAY_BE)
         if answer.is_success:
             self.acknowledged.add(answer.json()["id"])
-            if "disks" in job:
-                self.with_disks.add(answer.json()["id"])
+            terms = [term for term in _TERMS if term in job]
+            self.with_terms.update(terms or ["nothing more"])
+            if len(terms) > 1:
+                self.with_terms[" + ".join(terms)] += 1
 
     async def _enough(self, client: httpx.AsyncClient) -> bool:
         asked = f"/v1/jobs?status=queued&limit={WAITING}"
@@ -94,6 +106,11 @@ class Load:
             ({"gpus": 0}, {"gpus": 1}, {"gpus": 1}, {"gpus": 2}, {"gpus": 4}, {"gpus": 4, "nodes": 2})
         )
         terms = self._terms()
+        if "booking_id" in terms:  # what can't be in a booking
+            shape = {"gpus": 1}
+            terms = {name: term for name, term in terms.items() if name not in ("array", "preemptible", "min_runtime")}
+        if "preemptible" in terms and not shape["gpus"]:
+            shape = {"gpus": 1}
         if terms.get("array", {}).get("size", 0) >= _LARGE:
             shape, work = self._dice.choice(({"gpus": 0}, {"gpus": 1})), _WORK["short"]
         disks = self._disks.asked() if self._dice.random() < _WITH_DISKS else []
@@ -108,20 +125,30 @@ class Load:
         }
 
     def _terms(self) -> dict[str, Any]:
-        """What some jobs ask for besides GPUs."""
+        """What a job asks for besides GPUs: each alone, or some of it together."""
         asked: list[dict[str, Any]] = [
-            {"preemptible": True, "min_runtime": 1},
-            {"preemptible": True, "end_signal": {"signal": "USR1", "before": 1}},
-            {"array": {"size": self._dice.randrange(1, 7), "parallel": self._dice.choice((1, 2, 3))}},
-            {"array": {"size": self._dice.randrange(_LARGE, 100), "parallel": 8}},
+            self._dice.choice(
+                (
+                    {"preemptible": True, "min_runtime": 1},
+                    {"preemptible": True, "end_signal": {"signal": "USR1", "before": 1}},
+                )
+            ),
+            self._dice.choice(
+                (
+                    {"array": {"size": self._dice.randrange(1, 7), "parallel": self._dice.choice((1, 2, 3))}},
+                    {"array": {"size": self._dice.randrange(_LARGE, 100), "parallel": 8}},
+                )
+            ),
             {"retries": {"max": 2, "on": ["failed", "node_lost", "preempted"]}},
             {"resources": {"cpus": 0.1, "memory": "16Mi"}},
-            *[{}] * 5,
         ]
         if self.acknowledged:
             when = self._dice.choice(("succeeded", "ended", "failed", "started"))
             asked.append({"after": [{"job": self._dice.choice(sorted(self.acknowledged)), "when": when}]})
-        return self._dice.choice(asked)
+        if self._bookings:
+            asked.append({"booking_id": self._bookings[-1]})
+        chosen = self._dice.sample(asked, self._dice.choice((0, 0, 1, 1, 2, 3)))
+        return {name: term for terms in chosen for name, term in terms.items()}
 
     def _booking(self) -> dict[str, Any]:
         minute = datetime.now(UTC).replace(second=0, microsecond=0)
