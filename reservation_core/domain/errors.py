@@ -227,7 +227,7 @@ class NotBookableError(DomainError, code="not_bookable"):
 
 
 class NotChangeableError(DomainError, code="not_changeable"):
-    """The booking has a status in which this can't be changed."""
+    """The booking, or the element of an array, has a status in which this can't be changed."""
 
 
 class WrongCodeError(DomainError, code="wrong_code"):

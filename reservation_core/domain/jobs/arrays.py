@@ -88,7 +88,8 @@ def follow_elements(array: Reservation, event: ElementsChanged, now: datetime) -
         effects.append(Record(JobEventKind.STARTED))
     if event.whole:
         status, reason = _end(array, counts)
-        code = 0 if status is JobStatus.SUCCEEDED else event.worst_exit
+        codes = {JobStatus.SUCCEEDED: 0, JobStatus.FAILED: event.worst_exit}  # what was cancelled has failed at nothing
+        code = codes.get(status)
         after = replace(after, status=status, reason=reason, finished_at=now, exit_code=code, held=False)
         effects.append(Record(JobEventKind(status.value), data={"elements": _words(counts)}))
     return after, tuple(effects)

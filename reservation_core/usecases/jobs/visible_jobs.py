@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
-from reservation_core.domain.errors import ForbiddenError, NotFoundError, StaleVersionError
+from reservation_core.domain.errors import ForbiddenError, NotChangeableError, NotFoundError, StaleVersionError
 from reservation_core.domain.jobs.arrays import unmade_element
 from reservation_core.domain.model import Reservation
 from reservation_core.domain.request_terms import array_of
@@ -24,12 +24,12 @@ def no_such_job(job_id: str) -> NotFoundError:
 async def lock_owned(uow: UnitOfWork, principal: Principal, job_id: str, expected_version: int | None) -> Reservation:
     """Lock a reservation to change it.
 
-    Raises NotFoundError when it is not the caller's, ForbiddenError when it is only shared with the caller, and
-    StaleVersionError when it has changed since it was read.
+    Raises NotFoundError when it is not the caller's, ForbiddenError when it is only shared with the caller,
+    StaleVersionError when it has changed since it was read, and NotChangeableError for an element before the queue.
     """
     reservation = (await uow.reservations.lock([job_id])).get(job_id)
     if reservation is None and await _unmade(uow, principal, job_id) is not None:
-        raise NotFoundError(f"{job_id} can't be changed before it enters the queue. Cancel its array, or wait.")
+        raise NotChangeableError(f"{job_id} can't be changed before it enters the queue. Cancel its array, or wait.")
     if reservation is None:
         raise no_such_job(job_id)
     if not (principal.is_admin or reservation.user_id == principal.user_id):

@@ -75,7 +75,7 @@ async def test_cancelling_and_changing(alice: httpx.AsyncClient) -> None:
     extended = await alice.post(f"/v1/jobs/{array_id}/extend", json={"by": 60})
     assert (extended.status_code, "is an array" in extended.json()["detail"]) == (409, True)
     unmade = await alice.post(f"/v1/jobs/{array_id}.2/cancel")
-    assert (unmade.status_code, "before it enters the queue" in unmade.json()["detail"]) == (404, True)
+    assert (unmade.status_code, "before it enters the queue" in unmade.json()["detail"]) == (409, True)
     cancelled = (await alice.post(f"/v1/jobs/{array_id}/cancel")).json()
     assert (cancelled["status"], cancelled["array"]["cancelled"]) == ("cancelled", 3)
     assert (await alice.get(f"/v1/jobs/{array_id}.2")).json()["status"] == "cancelled"

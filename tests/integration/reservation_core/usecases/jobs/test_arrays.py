@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from reservation_core.adapters.identity.ids import RandomIds
 from reservation_core.contracts.jobs import JobSubmit
-from reservation_core.domain.errors import NotFoundError
+from reservation_core.domain.errors import NotChangeableError, NotFoundError
 from reservation_core.domain.jobs.arrays import MADE_AHEAD
 from reservation_core.domain.jobs.asked_dependencies import Dependency, DependencyWhen
 from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode
@@ -157,7 +157,7 @@ async def test_only_so_many_elements_wait_and_all_are_listed(world: World) -> No
     assert await counts(world, array_id) == ArrayCounts(queued=size)
     # All of them come before what was submitted later.
     assert last.reservation.seq < (await world.row(later)).seq
-    with pytest.raises(NotFoundError, match="before it enters the queue"):
+    with pytest.raises(NotChangeableError, match="before it enters the queue"):
         await cancelled(world, f"{array_id}.{size - 1}")
 
 

@@ -68,6 +68,13 @@ def test_what_is_made_never_passes_a_bound_and_every_element_is_counted_once(sta
         (ARRAY, ArrayState(10, 10, 10, succeeded=9, failed=1, worst_exit=3), JobStatus.FAILED, "elements_failed", 3),
         (ARRAY, ArrayState(10, 10, 10, cancelled=9, expired=1), JobStatus.FAILED, "elements_failed", None),
         (ARRAY, ArrayState(10, 10, 10, succeeded=9, cancelled=1), JobStatus.CANCELLED, "elements_cancelled", None),
+        (
+            ARRAY,
+            ArrayState(9, 9, 9, succeeded=8, cancelled=1, worst_exit=137),
+            JobStatus.CANCELLED,
+            "elements_cancelled",
+            None,
+        ),
         (CANCELLED, ArrayState(10, 10, 4, succeeded=4), JobStatus.CANCELLED, "cancelled_by_user", None),
         (CANCELLED, ArrayState(10, 10), JobStatus.CANCELLED, "cancelled_by_user", None),
     ],
