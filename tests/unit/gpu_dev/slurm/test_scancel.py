@@ -102,6 +102,12 @@ def test_only_what_is_named_is_cancelled(client: Administrator, words: str, numb
     assert client.cancelled == [f"job-0000000{number}" for number in numbers]
 
 
+def test_an_element_is_named_as_in_slurm(client: Administrator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(JOBS, "job-00000002.7", msgspec.structs.replace(JOBS["job-00000002"], id="job-00000002.7"))
+    assert scancel.main(["job-00000002_7"]) == 0
+    assert client.cancelled == ["job-00000002.7"]
+
+
 @pytest.mark.parametrize(
     "words", ["", "1", "job-00000001 2", "00000001", "-t DONE --me", "job-00000001 -s USR1", "-i -u ann"]
 )

@@ -147,3 +147,12 @@ def test_a_command_runs_the_script_with_its_words_and_counts_its_lines() -> None
             check=False,
         )
         assert ran.stdout == f"a b|2|it's|job-1|1\n0\n{line}", ran.stderr
+
+
+@pytest.mark.parametrize(("size", "said"), [("10", "0,9,1,10\n"), (None, ",,,\n")])
+def test_a_script_finds_the_range_of_its_array(size: str | None, said: str) -> None:
+    found = wrapped("echo " + ",".join(f"$SLURM_ARRAY_TASK_{word}" for word in ("MIN", "MAX", "STEP", "COUNT")))
+    array = {} if size is None else {"GPU_DEV_ARRAY_SIZE": size}
+    environment = {"PATH": "/usr/bin:/bin", "GPU_DEV_JOB_ID": "job-1.2", **array}
+    ran = subprocess.run(found.command([], {}), env=environment, capture_output=True, text=True, check=False)
+    assert ran.stdout == said, ran.stderr
