@@ -78,7 +78,7 @@ class DiskChecks:
         return found
 
     async def cleared(self) -> list[str]:
-        """What is left once all disks were deleted and are not kept any longer: nothing may be."""
+        """The orphans of disks, once all disks were deleted and are not kept any longer."""
         await self._life.clear()
         try:
             await eventually(self._is_empty, timeout=_SETTLED_WITHIN_S)
