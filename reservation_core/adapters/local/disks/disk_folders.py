@@ -99,7 +99,7 @@ class DiskFolders:
         return self._used_bytes(disk_id)
 
     def _is_bounding(self) -> bool:
-        """Whether the file system bounds folders, as of now: it may be mounted anew. What hinders that is logged once."""
+        """Whether the file system bounds folders, as of now: it may be mounted anew. A hindrance is logged once."""
         if not ON_LINUX:  # no other kernel has project quotas
             return False
         why_not = why_unbounded(self._folder)

@@ -104,7 +104,7 @@ def faults(name: str, values: dict[str, Any], without: Explained, on_history: Ex
 
 
 async def look_at_sums_of_much(url: str, now: datetime) -> None:
-    """Where all of the past is still to be summed up, a batch looks at its own rows, also where reading all seems shorter."""
+    """Where all of the past is to be summed up, a batch looks at its own rows, also if reading all seems shorter."""
     engine = open_engine(url, pool=1, application="tests")
     async with engine.connect() as connection, connection.begin() as taken_back:
         await connection.exec_driver_sql("SET LOCAL enable_nestloop = off")
