@@ -211,8 +211,7 @@ async def test_a_form_can_be_sent_again_when_the_page_stays(person: Person, scri
 
 async def test_what_was_typed_is_there_again_when_no_answer_came(person: Person, scripted: ScriptedSite) -> None:
     person.expect_problem("failed: POST .*/cut")
-    scripted.pages["/form"] = FORM.replace("/take", "/cut")
-    scripted.parts["/session"] = SESSION
+    scripted.pages["/form"], scripted.parts["/session"] = FORM.replace("/take", "/cut"), SESSION
     page = person.page
     await page.goto("/form")
     await page.get_by_label("Name").fill("thesis")
