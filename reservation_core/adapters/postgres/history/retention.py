@@ -103,11 +103,13 @@ class Retention(StatementRunner):
         """Create the days of samples of GPUs and of their roll-ups by minute; returns their number."""
         return int((await self._run("make_gpu_use_partitions")).scalar_one())
 
-    async def drop_gpu_use_partition(self) -> bool:
-        """Drop the oldest day of samples or of roll-ups by minute that is over; false when none is.
+    async def drop_gpu_use_partition(self, patience: timedelta) -> bool:
+        """Drop the oldest day of samples or of roll-ups by minute that is over, or have one compressed.
 
-        Raises LockTimeoutError like `make_event_partitions`.
+        False when there is none. Raises LockTimeoutError like `make_event_partitions`.
         """
+        milliseconds = round(patience / timedelta(milliseconds=1))
+        await self._connection.execute(text(f"SET LOCAL statement_timeout = {milliseconds}"))
         return await self._run_impatiently("drop_gpu_use_partition") is not None
 
     async def remove_pod_logs(self, before: datetime, limit: int) -> int:

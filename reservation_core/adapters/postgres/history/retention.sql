@@ -209,5 +209,6 @@ SELECT kind, removed, oldest_at, kept_bytes, looked_at FROM retention_state ORDE
 SELECT make_gpu_use_partitions();
 
 -- name: drop_gpu_use_partition
--- Drop the oldest day of samples that ended a day ago, or of roll-ups by minute that ended 30 days ago.
+-- Drop the oldest day of samples that ended a day ago, or of roll-ups by minute that ended 30 days ago; else compress the
+-- oldest one of roll-ups that ended a day ago, in TimescaleDB.
 SELECT drop_gpu_use_partition();

@@ -7,6 +7,7 @@ import asyncpg
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.gpu_use.gpu_use import GpuUse
@@ -304,6 +305,18 @@ async def test_who_reads_for_long_puts_the_drop_off(uow: UnitOfWorkFactory, seed
     finally:
         await reader.close()
     assert old not in await days(seed)
+
+
+async def test_a_day_takes_as_long_as_it_takes_to_compress(seed: Any, database_url: str) -> None:
+    await seed.run(
+        "CREATE OR REPLACE FUNCTION drop_gpu_use_partition() RETURNS text LANGUAGE sql AS "
+        "'SELECT NULL::text FROM pg_sleep(2)'"
+    )
+    impatient = open_engine(database_url, pool=1, application="test", statement_s=1)
+    try:
+        await keep_use(UnitOfWorkFactory(impatient, await open_client(impatient), PostgresWakeups(database_url, "t")))
+    finally:
+        await impatient.dispose()
 
 
 async def test_a_job_has_the_gpus_of_all_its_attempts_and_no_slots(uow: UnitOfWorkFactory, gpu: int, seed: Any) -> None:
