@@ -26,7 +26,7 @@ _NAMED_DATE = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 """A day with the name of its month, such as `Mon 30 Nov 2026`, `30 november` or `nov 30`."""
-_YEARS = 9  # a 29 February is in one of them
+_NEAR = 330  # days: of a date that is farther away, the one on the other side of today may be meant
 _CLOCK_WORDS = {"noon": "12pm", "midnight": "12am"}
 _DASH = "–"  # between the ends of a slot; a hyphen would make the end of 09:00-12:00 an offset
 _CLOCK_WORD = re.compile(rf"\b({'|'.join(_CLOCK_WORDS)})\b", re.IGNORECASE)
@@ -60,7 +60,7 @@ def dated(text: str, today: date, *, past: bool = False) -> str:
     """The text with dates in numbers: `30 nov 9-17`, or `Mon 30 Nov 2026 09:00` as tables show it, as `2026-11-30 …`.
 
     A date without a year is the next one, today included; with `past` the last one. Raises UsageError for a date with
-    the name of another weekday.
+    the name of another weekday, and for one that was, or with `past` is to come, within a few weeks.
     """
     return _NAMED_DATE.sub(lambda found: _date_in_numbers(found, today, past=past), " ".join(text.split()))
 
@@ -70,20 +70,21 @@ def _date_in_numbers(found: re.Match[str], today: date, *, past: bool) -> str:
     month = next((number for number, name in enumerate(_MONTHS, 1) if name.startswith(month_name.lower())), None)
     if month is None:
         return found[0]
-    step = -1 if past else 1
-    years = [int(found[6])] if found[6] else range(today.year, today.year + step * _YEARS, step)
-    dates = [one for year in years if (one := _date(year, month, day)) is not None]
-    chosen = next((one for one in dates if found[6] or (one - today).days * step >= 0), None)
-    if chosen is None:
-        return f"{years[0]:04}-{month:02}-{day:02}"
+    if found[6]:
+        year = int(found[6])
+    elif past:
+        year = today.year - ((month, day) > (today.month, today.day))
+    else:
+        year = today.year + ((month, day) < (today.month, today.day))
+    written = f"{year}-{month:02}-{day:02}"
+    try:
+        chosen = date(year, month, day)
+    except ValueError:
+        return written
+    if not found[6] and abs(chosen - today).days > _NEAR:
+        nearer = f"{year + 1 if past else year - 1}-{month:02}-{day:02}"
+        raise UsageError(f"Which {found[0].strip(' ,')}, {nearer} or {written}? Write the date.")
     name = DAYS[chosen.weekday()]
     if weekday and not name.startswith(weekday.lower()):
-        raise UsageError(f"{chosen} is a {name.capitalize()}, not a {weekday}. Leave the weekday out.")
-    return chosen.isoformat()
-
-
-def _date(year: int, month: int, day: int) -> date | None:
-    try:
-        return date(year, month, day)
-    except ValueError:
-        return None
+        raise UsageError(f"{written} is a {name.capitalize()}, not a {weekday}. Leave the weekday out.")
+    return written
