@@ -7,6 +7,7 @@ const DRAFTS = "gpu-dev-drafts";
 const SENT = "gpu-dev-sent";
 const ANSWERED = "gpu-dev-answered"; // the form that this page is the answer to, for when it is loaded again
 const MOST_LETTERS = 200_000;
+const TAKEN = "gpu-dev-taken"; // the form marked data-again that was taken last, for people who go back to it
 const SETTLE_MS = 500;
 const NOT_KEPT = new Set(["hidden", "password", "file", "submit", "button", "reset", "image"]);
 const touched = new Set();
@@ -87,18 +88,31 @@ function saveDrafts() {
   writeDrafts(drafts);
 }
 
-function fill(form, { at, fields }) {
+/** Returns the time at which it was typed, in words. */
+function fillIn(form, { at, fields }) {
   for (const [name, field] of fieldsOf(form)) {
     if (!(name in fields) || isChanged([name, field])) continue; // it was typed before this script came
     if (isBox(field)) field.checked = fields[name];
     else if (!(field instanceof HTMLSelectElement) || [...field.options].some(({ value }) => value === fields[name])) field.value = fields[name];
     field.closest("details")?.setAttribute("open", "");
   }
+  return new Date(at).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", timeZone: document.body.dataset.zone });
+}
+
+function fill(form, draft) {
   touched.add(form);
-  const time = new Date(at).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit", timeZone: document.body.dataset.zone });
+  notify(form, `What you typed at ${fillIn(form, draft)} is filled in again. `);
+}
+
+/** It becomes a draft only if somebody changes it. */
+function fillWithTaken(form, draft) {
+  notify(form, `What you sent at ${fillIn(form, draft)} is filled in again. Sending it makes another one. `);
+}
+
+function notify(form, words) {
   const clear = element("button", "plain", "Clear it");
   clear.type = "button";
-  const notice = element("p", "notice draft", `What you typed at ${time} is filled in again. `, clear);
+  const notice = element("p", "notice draft", words, clear);
   notice.setAttribute("role", "status");
   clear.addEventListener("click", () => {
     form.reset();
@@ -133,6 +147,7 @@ function keepRefused(key, drafts) {
 export function dropDrafts() {
   touched.clear();
   write(DRAFTS, null);
+  write(TAKEN, null);
 }
 
 /** Note that a form is being sent: the page that comes then decides whether its draft is still needed. */
@@ -142,7 +157,8 @@ export function noteSent(form, submitter) {
   const action = actionOf(form);
   if (action === "/sign-out") dropDrafts();
   // A button with an address of its own only checks what was typed.
-  write(SENT, { key: keyOf(form).key, action, checked: submitter?.hasAttribute("formaction") ?? false });
+  const checked = submitter?.hasAttribute("formaction") ?? false;
+  write(SENT, { key: keyOf(form).key, action, checked, again: "again" in form.dataset });
 }
 
 const here = () => `${location.pathname}${location.search}`;
@@ -176,15 +192,20 @@ export function keepDrafts() {
     if (refused !== undefined || answered.checked) {
       keepRefused(answered.key, drafts);
       write(ANSWERED, { ...answered, page: here() });
-    } else if (user !== "") delete drafts[answered.key];
+    } else if (user !== "") {
+      if (answered.again) write(TAKEN, { key: answered.key, draft: drafts[answered.key] });
+      delete drafts[answered.key];
+    }
   }
   if (user !== "") {
     for (const key of Object.keys(drafts)) if (drafts[key].user !== user) delete drafts[key];
   }
   writeDrafts(drafts);
+  const taken = comingHere() === "back_forward" ? read(TAKEN) : null;
   for (const form of postForms()) {
     const { key, whole } = keyOf(form);
     if (!whole && key in drafts) fill(form, drafts[key]);
+    else if (taken?.key === key && taken.draft?.user === user) fillWithTaken(form, taken.draft);
     else if (fieldsOf(form).some(isChanged)) {
       touched.add(form); // somebody was quicker than this script
       askVerdict(form);

@@ -20,6 +20,13 @@ function renewKeys({ persisted }) {
   for (const field of document.querySelectorAll("input[name=key]")) field.value = `${field.value.slice(0, 40)}.${Date.now()}`;
 }
 
+/** What is sent to the address of its own page takes the page's place in the history: leave the page there to go back to. */
+function keepPage(form, submitter) {
+  const isRefusal = "refused" in document.body.dataset; // an answer to a form can't be gone back to
+  if (isRefusal || submitter?.hasAttribute("formaction")) return;
+  if (form.action === location.href.split("#")[0]) history.pushState(null, "");
+}
+
 async function send(form, submitter) {
   if (!(await prepareToSend())) {
     sending.delete(form);
@@ -27,6 +34,7 @@ async function send(form, submitter) {
   }
   noteSent(form, submitter);
   keepKey(form);
+  keepPage(form, submitter);
   form.dataset.ready = "";
   // The button may have been replaced meanwhile: what it says is sent by its like.
   const button = submitter?.cloneNode() ?? null;

@@ -1,0 +1,59 @@
+"""Going back in the browser to a form that was sent: what was typed is there, and is sent again only on purpose."""
+
+import re
+
+from playwright.async_api import Page, expect
+
+from tests.web.conftest import People
+from tests.web.web_system import WebSystem
+
+JOB = re.compile(r"/jobs/job-\w+$")
+SENT = re.compile("What you sent at .* is filled in again. Sending it makes another one.")
+
+
+async def submit(page: Page) -> str:
+    """Submit the form; the address of the job."""
+    await page.get_by_role("button", name="Submit", exact=True).click()
+    await expect(page).to_have_url(JOB)
+    return page.url
+
+
+async def test_back_from_a_job_leads_to_its_form_as_it_was_filled_in(people: People, system: WebSystem) -> None:
+    alice = await people("alice")
+    page = alice.page
+    name, notice = page.get_by_label("Name", exact=True), page.get_by_text(SENT)
+    await page.goto("/queue")
+    await page.goto("/submit")
+    await page.get_by_label("What to run").fill("true")
+    await name.fill("first")
+    first = await submit(page)
+    await page.go_back()
+    await expect(page).to_have_url(re.compile("/submit$"))
+    await expect(notice).to_be_visible()
+    await expect(name).to_have_value("first")
+    await expect(page.get_by_label("What to run")).to_have_value("true")
+    await page.go_forward()
+    await expect(page).to_have_url(first)
+    await page.go_back()
+    await name.fill("second")
+    assert await submit(page) != first
+    # A refusal lies between: it can't be gone back to.
+    await page.go_back()
+    await page.get_by_label("For at most").fill("bogus")
+    await page.get_by_role("button", name="Submit", exact=True).click()
+    alice.expect_problem("answer: 4.. POST .*/submit$")
+    await expect(page.locator("body[data-refused]")).to_be_attached()
+    await page.get_by_label("For at most").fill("20m")
+    await submit(page)
+    await page.go_back()
+    await expect(page).to_have_url(re.compile("/submit$"))
+    await expect(name).to_have_value("second")
+    await expect(page.get_by_label("For at most")).to_have_value("20m")
+    # Opened anew the form is empty, and loading it again changes nothing.
+    await page.goto("/submit")
+    await expect(name).to_have_value("")
+    await page.reload()
+    await expect(name).to_have_value("")
+    await expect(notice).to_have_count(0)
+    jobs = system.rest("alice").get("/v1/jobs").raise_for_status().json()["items"]
+    assert sorted(job["name"] for job in jobs) == ["first", "second", "second"]
