@@ -32,13 +32,18 @@ const contentOf = (data) => JSON.stringify({ ...data, now: null });
 
 /** Another's entry leads nowhere, but its card can be asked for by keys and by a tap. */
 function eventContent({ event }) {
-  const { entries, heat, href, offer, words } = event.extendedProps;
+  const { entries, gaps = [], heat, href, offer, words } = event.extendedProps;
   if (heat !== undefined) return { domNodes: [heat()] };
   if (offer) return { domNodes: [element("span", "offer-number", event.title)] };
   const shown = element(href ? "a" : "button", "ec-event-title");
   const [count, ...what] = event.title.split(" ");
   const label = element("span", "label", entries ? count : event.title);
   if (entries) label.append(element("span", "what", ` ${what.join(" ")}`));
+  for (const [from, until] of gaps) {
+    const gap = element("span", "gap");
+    gap.style.insetInline = `${100 * from}% ${100 * (1 - until)}%`;
+    shown.append(gap);
+  }
   shown.append(label);
   shown.dataset.entry = event.id;
   shown.draggable = false;

@@ -16,6 +16,9 @@ const PLURALS = { booking: "bookings", job: "jobs", maintenance: "maintenance wi
 /** How many entries it is: the server lists only the first of those that it has merged. */
 const countOf = ({ extendedProps }) => extendedProps.count ?? 1;
 
+/** The times that its entries take; of those that the server has merged only the whole is known. */
+const spansOf = ({ event, start, end }) => event.extendedProps.spans ?? [[start, end]];
+
 const titleOf = (count, kinds) => `${count} ${kinds.size === 1 ? PLURALS[[...kinds][0]] : "entries"}`;
 
 function together(row, number, items) {
@@ -32,9 +35,22 @@ function together(row, number, items) {
       id: `merged ${row} ${number}`,
       classNames: [kinds.size === 1 ? kind : "booking", mine ? "mine" : "others", "merged"],
       title: titleOf(count, kinds),
-      extendedProps: { count, kinds: [...kinds], entries },
+      extendedProps: { count, kinds: [...kinds], entries, spans: items.flatMap(spansOf) },
     },
   };
+}
+
+/** The merged entry as it is drawn on a row, at least as wide as a target; `gaps`: parts of it that no entry takes. */
+function drawn(event, row, start, earliestEnd, pixels) {
+  const end = Math.max(earliestEnd, start + TARGET / pixels);
+  const gaps = [];
+  let taken = start;
+  for (const [from, until] of [...spansOf({ event, start, end }), [end, end]].sort(([a], [b]) => a - b)) {
+    if (from > taken) gaps.push([taken, Math.min(from, end)].map((time) => (time - start) / (end - start)));
+    taken = Math.max(taken, until);
+  }
+  const extendedProps = { ...event.extendedProps, gaps };
+  return { ...event, extendedProps, resourceIds: [row], start: wallAt(start), end: wallAt(end) };
 }
 
 /** Small neighbours of a row, one's own apart from those of others. */
@@ -122,7 +138,7 @@ function eventsOf(merged, pixels) {
         single.get(event).push(row);
       } else {
         const title = event.title ?? titleOf(countOf(event), new Set([kindOf(event)]));
-        made.push({ ...event, title, resourceIds: [row], start: wallAt(start), end: wallAt(Math.max(end, start + TARGET / pixels)) });
+        made.push(drawn({ ...event, title }, row, start, end, pixels));
       }
     }
   }
@@ -139,7 +155,7 @@ export function joinEvents(shown, pairs, pixels) {
     if (ids.some((id) => gone.get(id)?.has(row))) continue;
     const items = ids.map((id) => byId.get(id)).map((event) => ({ event, start: millisecondsOf(event.start), end: millisecondsOf(event.end), mine: isMine(event) }));
     const { event, start, end } = together(row, ids.join(" "), items);
-    joined.push({ ...event, resourceIds: [row], start: wallAt(start), end: wallAt(Math.max(end, start + TARGET / pixels)) });
+    joined.push(drawn(event, row, start, end, pixels));
     for (const id of ids) gone.set(id, (gone.get(id) ?? new Set()).add(row));
   }
   const left = shown.map((event) => ({ ...event, resourceIds: event.resourceIds.filter((row) => !gone.get(event.id)?.has(row)) }));

@@ -87,6 +87,26 @@ async def test_small_entries_are_merged_and_cards_have_everything(
         system.rest("alice").delete(f"/v1/bookings/{booking['id']}").raise_for_status()
 
 
+async def test_merged_entries_leave_free_time_between_them_open(people: People, system: WebSystem) -> None:
+    first = day(20)
+    hours = (0, 3, 7)
+    for number in hours:
+        booked(system, "bob", first + timedelta(hours=number), 1, node="titan")
+    page = (await people("alice", viewport={"width": 390, "height": 844})).page
+    await opened(page, first)
+    merged = page.locator(".ec-event.merged")
+    await expect(merged).to_contain_text("3 bookings")
+    gaps, whole = await page.evaluate(
+        """() => {
+          const entry = document.querySelector(".ec-event.merged");
+          const width = (one) => one.getBoundingClientRect().width;
+          return [[...entry.querySelectorAll(".gap")].map(width), width(entry)];
+        }"""
+    )
+    lasts = hours[-1] + 1
+    assert [round(gap / whole * lasts) for gap in gaps[:2]] == [2, 3], (gaps, whole)
+
+
 async def test_a_tap_shows_the_card_and_a_second_one_the_booking(people: People, system: WebSystem) -> None:
     first = day(20)
     booking = booked(system, "alice", first + timedelta(hours=2), 12, node="titan", title="tapped")
