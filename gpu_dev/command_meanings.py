@@ -12,6 +12,12 @@ from reservation_core.domain.similar_names import similar
 
 _MEANINGS = (
     frozenset({"add", "create", "make", "new"}),
+    frozenset({"cancel", "scancel"}),
+    frozenset({"run", "srun"}),
+    frozenset({"queue", "squeue"}),
+    frozenset({"nodes", "sinfo"}),
+    frozenset({"dev", "salloc"}),
+    frozenset({"list", "sacct"}),
     frozenset({"cancel", "delete", "disable", "end", "kill", "remove", "revoke", "rm", "stop"}),
     frozenset({"jobs", "list", "ls", "ps"}),
     frozenset({"describe", "get", "info", "show"}),
@@ -35,6 +41,7 @@ _MEANINGS = (
     frozenset({"find", "free", "slots", "suggest", "when"}),
     frozenset({"kinds", "set"}),
 )
+_SLURM = frozenset({"sbatch", "scancel", "sinfo", "squeue", "srun"})
 _LISTED = frozenset({"all", "list", "ls", "show"})
 _ROLE_CHANGES = frozenset({"change", "demote", "edit", "grant", "promote", "role", "set", "set-role", "update"})
 _OPTION_MEANINGS = (
@@ -97,7 +104,8 @@ def refuse_synonym(ctx: Any, typed: str, commands: Mapping[str, Any]) -> None:
         ctx.fail("The role of a user stays. Add a user with another name and that role, and disable the first one.")
     meant = sorted({name for words in _MEANINGS if typed in words for name in words & commands.keys()})
     if meant:
-        ctx.fail(f"No such command {typed!r}. Did you mean {' or '.join(map(repr, meant))}?")
+        slurm = f" `gpu-dev slurm install` installs {typed}." if typed in _SLURM and ctx.parent is None else ""
+        ctx.fail(f"No such command {typed!r}. Did you mean {' or '.join(map(repr, meant))}?{slurm}")
 
 
 def meant_option(typed: str, options: Collection[str]) -> str | None:
@@ -128,7 +136,9 @@ def suggest_options(command: Any) -> None:
             error: Any = caught
             typed = getattr(error, "option_name", None)  # the library keeps the class of this error to itself
             if type(error).__name__ == "MissingParameter" and getattr(error.param, "help", None):
-                error.message = error.param.help
+                said = error.param.help
+                # The library goes on with the choices, after a full stop of its own.
+                error.message = said.removesuffix(".") if error.param.type_descriptor.is_choice else said
             if (extra := _TOO_MANY.fullmatch(getattr(error, "message", ""))) is not None:
                 error.message = f"Nothing may follow here: {extra[1]}"
             if typed is not None and hasattr(error, "possibilities"):

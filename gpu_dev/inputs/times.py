@@ -121,14 +121,14 @@ def _short_names(here: datetime) -> set[str | None]:
     return {(here + timedelta(days=days)).astimezone(here.tzinfo).tzname() for days in range(0, 360, 60)}
 
 
-def _fault_of(text: str, lowered: str) -> str:
-    """Why it is not a time."""
+def _fault_of(text: str, lowered: str, what: str = "time") -> str:
+    """Why it is not a time, or not a slot."""
     if (date := DATE.match(lowered)) is not None:
         try:
             datetime.fromisoformat(date[0])
         except ValueError:
             return f"There is no day {date[0]} in the calendar."
-    return f"{text!r} is not a time."
+    return f"{text!r} is not a {what}."
 
 
 def parse_slot(text: str, now: datetime, zone: str | None) -> tuple[str, str] | None:
@@ -154,7 +154,8 @@ def parse_slot(text: str, now: datetime, zone: str | None) -> tuple[str, str] | 
         first += "pm"  # 1-5pm
     start = _local(" ".join(filter(None, (slot["day"], first))), here, hours_alone=True)
     if until is None or start is None:
-        raise UsageError(f'{text!r} is no slot. Write it as "mon 9-17", "tomorrow 9am-5pm" or "31 jan 9-17".')
+        fault = _fault_of(text, wanted.lower(), "slot")
+        raise UsageError(f'{fault} Write it as "mon 9-17", "tomorrow 9am-5pm" or "31 jan 9-17".')
     end = datetime.combine(start, until)
     if end <= start:
         of_12_hours = first.endswith("m"), slot["end"].endswith("m")

@@ -39,7 +39,7 @@ def _sentence(status: str, *, all_: bool, user: str | None, shared: bool, array_
         return f"No job{whose} that is shared with you{kind}{ended}" if kind else f"No job{whose} is shared with you"
     if user is not None:
         found = f"No job of {user}{kind}" if kind else f"{user} has no job"
-        return found if is_seen else f"{found}. {_OTHERS}"
+        return f"{found}." if is_seen else f"{found}. {_OTHERS}"
     if status:
         return f"No job{kind}. All jobs: gpu-dev list --all"
     return "No jobs yet. Start one: gpu-dev run --gpus 1 --for 1h -- python train.py" if all_ else JOB.empty

@@ -18,6 +18,7 @@ from reservation_core.domain.cards.card_links import Quality, gpu_sets, quality_
 from reservation_core.domain.cards.card_masks import bits
 from reservation_core.domain.cards.link_words import Links
 from reservation_core.domain.policy.rules import RuleBreach
+from reservation_core.domain.similar_names import did_you_mean
 
 SOON = timedelta(minutes=10)
 """A GPU that is unusable now is not counted on for bookings that begin within this time."""
@@ -133,7 +134,9 @@ def with_booked(gpus: Iterable[BookableGpu], chosen: Collection[ChosenGpu], star
 def never_bookable(gpus: Collection[BookableGpu], wanted: Wanted) -> RuleBreach | None:
     """Why the request never fits these GPUs, or not as they are now; None when it fits at some time."""
     if wanted.node is not None and all(gpu.node != wanted.node for gpu in gpus):
-        return RuleBreach("no_such_node", f"There is no node {wanted.node} with GPUs; `gpu-dev nodes` lists the nodes.")
+        meant = did_you_mean(wanted.node, {gpu.node for gpu in gpus})
+        detail = f"There is no node {wanted.node} with GPUs.{meant} `gpu-dev nodes` lists the nodes."
+        return RuleBreach("no_such_node", detail)
     candidates = [gpu for gpu in gpus if wanted.node in (None, gpu.node)]
     types = sorted({gpu.gpu_type for gpu in candidates})
     where = "here" if wanted.node is None else f"on {wanted.node}"

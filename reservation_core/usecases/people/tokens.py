@@ -16,7 +16,7 @@ from reservation_core.domain.people.token_budgets import passed_on
 from reservation_core.domain.people.token_scopes import TokenReach, TokenScope
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal, TokenRecord
-from reservation_core.usecases.people.users import list_visible, unknown_user, user_meant
+from reservation_core.usecases.people.users import list_visible, unknown_user, user_to_add
 
 KEPT_WHEN_OVER = timedelta(days=7)
 """How long ended tokens are still listed."""
@@ -72,8 +72,7 @@ async def create(
             )
         record = await uow.identities.user(user)
         if record is None:
-            meant = await user_meant(uow, user)
-            raise NotFoundError(f"There is no user {user!r}.{meant} Add it first: `gpu-dev users add {user}`.")
+            raise await user_to_add(uow, user)
         if record.disabled_at is not None:
             raise UserDisabledError(
                 f"User {user!r} is disabled, so a token would not work. Create one for another user."

@@ -89,6 +89,13 @@ async def unknown_user(uow: UnitOfWork, principal: Principal, name: str) -> NotF
     return NotFoundError(f"There is no user {name!r}, or you may not see this user. `gpu-dev users me` shows your own.")
 
 
+async def user_to_add(uow: UnitOfWork, name: str) -> NotFoundError:
+    """The error of a missing user whom an administrator has named, and may want to add."""
+    return NotFoundError(
+        f"There is no user {name!r}.{await user_meant(uow, name)} `gpu-dev users add {name}` adds one."
+    )
+
+
 async def user_meant(uow: UnitOfWork, name: str) -> str:
     """The sentence that suggests the name of a user: for administrators, who see all names."""
     return did_you_mean(name, [user.name for user in await uow.identities.users(after=None, limit=MOST_COMPARED)])

@@ -13,7 +13,7 @@ from reservation_core.domain.policy.limits import PolicyRule, Rules, Scope, Unli
 from reservation_core.domain.policy.prices import Money
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.policy.policies import StoredRule
-from reservation_core.usecases.people.users import require_admin, user_meant
+from reservation_core.usecases.people.users import require_admin, user_to_add
 
 ORDER_ELSEWHERE = "set it for default or for a project; a user or a GPU type has no order of its own."
 
@@ -165,8 +165,7 @@ def _check_version(stored: StoredRule | None, expected: int | None, scope: Scope
 async def _require_owner(uow: UnitOfWork, scope: Scope) -> None:
     """Raises NotFoundError for a scope of a user or project that is not there."""
     if scope.user is not None and await uow.identities.user(scope.user) is None:
-        meant = await user_meant(uow, scope.user)
-        raise NotFoundError(f"There is no user {scope.user!r}.{meant} Add it first: `gpu-dev users add {scope.user}`.")
+        raise await user_to_add(uow, scope.user)
     if scope.project is not None and await uow.projects.get(scope.project) is None:
         raise NotFoundError(
             f"There is no project {scope.project!r}. Create it first: `gpu-dev projects create {scope.project}`."

@@ -8,7 +8,7 @@ from reservation_core.domain.event_kinds import PeopleEventKind
 from reservation_core.domain.similar_names import MOST_COMPARED, did_you_mean
 from reservation_core.ports.people.identities import Principal, UserRecord
 from reservation_core.ports.policy.policies import Project
-from reservation_core.usecases.people.users import require_admin, user_meant
+from reservation_core.usecases.people.users import require_admin, user_to_add
 from reservation_core.usecases.policy.change_policy import forget_project
 
 
@@ -75,8 +75,7 @@ async def remove_member(uow: UnitOfWork, principal: Principal, name: str, user: 
 async def _user(uow: UnitOfWork, name: str) -> UserRecord:
     user = await uow.identities.user(name)
     if user is None:
-        meant = await user_meant(uow, name)
-        raise NotFoundError(f"There is no user {name!r}.{meant} Add it first: `gpu-dev users add {name}`.")
+        raise await user_to_add(uow, name)
     return user
 
 

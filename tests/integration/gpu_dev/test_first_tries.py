@@ -213,6 +213,7 @@ def test_a_name_that_was_mistyped_is_answered_with_the_one_that_was_meant(system
         (("policy", "set", "user:alic", "max_gpus=1"), "admin", "alice"),
         (("users", "enable", "alic"), "admin", "alice"),
         (("nodes", "cordon", f"{node}x"), "admin", node),
+        (("book", "create", "-g1", "-s", "tomorrow 9-17", "--node", f"{node}x"), "alice", node),
     ):
         refused = " ".join(system.cli(*words, who=who, COLUMNS="300").stderr.split())
         assert f"Did you mean {meant}?" in refused, (words, refused)

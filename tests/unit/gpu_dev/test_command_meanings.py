@@ -87,6 +87,21 @@ def test_an_unknown_option_names_the_one_that_was_meant(typed: tuple[str, ...], 
     assert f"Did you mean {meant}?" in " ".join(answer.output.replace("\u2502", " ").split())
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("sbatch", "submit"), ("srun", "run"), ("squeue", "queue"), ("scancel", "cancel"), ("sinfo", "nodes")],
+)
+def test_a_command_of_slurm_names_ours_and_how_to_install_it(typed: str, meant: str) -> None:
+    answer = CliRunner().invoke(app, (typed,))
+    said = " ".join(answer.output.replace("\u2502", " ").split())
+    assert f"Did you mean '{meant}'? `gpu-dev slurm install` installs {typed}." in said
+
+
+def test_an_argument_that_is_missing_says_what_it_is_in_one_sentence() -> None:
+    said = " ".join(CliRunner().invoke(app, ("notify", "add")).output.replace("\u2502", " ").split())
+    assert "Missing argument 'CHANNEL'. By which channel. Choose from: email, slack, webhook" in said
+
+
 def test_an_option_that_is_an_argument_says_so() -> None:
     answer = CliRunner().invoke(app, ("disk", "resize", "data", "--size", "20Gi"))
     assert answer.exit_code == 2

@@ -69,6 +69,9 @@ def test_a_day_that_is_in_no_calendar_is_named() -> None:
         parse_time("31 nov 9am", NOW, STOCKHOLM)
     with pytest.raises(UsageError, match="There is no day 2027-02-29 in the calendar"):
         parse_time("29 feb 9am", NOW, STOCKHOLM)
+    for typed in ("31 nov 9-17", "2026-11-31 9-17"):
+        with pytest.raises(UsageError, match=r"There is no day 2026-11-31 in the calendar\. Write"):
+            parse_slot(typed, NOW, STOCKHOLM)
     with pytest.raises(UsageError, match="2026-11-30 is a Monday, not a tue"):
         parse_slot("tue 30 nov 9-17", NOW, STOCKHOLM)
     with pytest.raises(UsageError, match="At what time on 2026-11-30"):

@@ -84,7 +84,7 @@ def test_a_slot_from_the_midnight_of_a_day_is_asked_about(typed: str) -> None:
 
 def test_a_slot_that_can_not_be_is_said_so() -> None:
     for typed in ("mon 9-25", "someday 9-17", "mon 30-31"):
-        with pytest.raises(UsageError, match="is no slot"):
+        with pytest.raises(UsageError, match="is not a slot"):
             parse_slot(typed, NOW, STOCKHOLM)
 
 
