@@ -38,7 +38,7 @@ ExactTime = Annotated[AwareDatetime, PlainSerializer(exact, return_type=str, whe
 
 
 class AuditedEventOut(Wire):
-    """An event as it is stored; its digest covers every field."""
+    """An event as it is stored; its digest covers every field. Lists show a `reason` of `data` where it has none."""
 
     id: int
     at: ExactTime

@@ -25,6 +25,7 @@ _ADDRESSES = {
     "notify targets": "/account",
     "gpus": "/now",
     "users me": "/account",
+    "users list": "/admin/users",  # only administrators are told of it
 }
 _PAGES = {page.address: page for page in SITE_PAGES}
 

@@ -56,6 +56,18 @@ async def test_an_end_takes_the_place_of_the_length_that_the_form_has(people: Pe
     await expect(page.locator("#booking-verdict")).to_contain_text("10:00 to 15:00")
 
 
+async def test_a_long_name_of_an_earlier_job_leaves_the_form_as_wide_as_the_screen(
+    people: People, system: WebSystem
+) -> None:
+    name = "a-name-of-one-word-" * 7
+    job = system.submit("alice", "true", name=name)
+    eventually_sync(lambda: system.job(job)["status"] == "succeeded")
+    page = (await people("alice", viewport={"width": 390, "height": 844})).page
+    await page.goto("/submit")
+    await expect(page.get_by_role("link", name=name)).to_be_visible()
+    assert await page.evaluate("document.documentElement.scrollWidth - innerWidth") == 0
+
+
 async def test_names_from_right_to_left_leave_figures_where_they_are_and_own_plans_are_read(
     people: People, system: WebSystem
 ) -> None:
