@@ -26,6 +26,18 @@ def slot_fields(start: str, end: str | None, duration: str | None, zone: str | N
     return fields | {"end": parse_end(end or "", begin, now, name, start=start)}
 
 
+def start_and_length(start: str, duration: str | None, zone: str | None) -> dict[str, Any]:
+    """The same with a length in place of an end. Raises UsageError where it is missing or given twice."""
+    if duration is not None:
+        return slot_fields(start, None, duration, zone)
+    name = zone_name(zone)
+    slot = parse_slot(start, local_now(), name)
+    if slot is None:
+        raise UsageError('Say for how long: --for 4h, or --start with an end, as in "mon 9-17".')
+    begin, end = (aware(time, name) for time in slot)
+    return {"start": slot[0], "duration": end - begin, "time_zone": name}
+
+
 def window_fields(start: str | None, end: str | None, duration: str | None, zone: str | None) -> dict[str, Any]:
     """The same for a maintenance window: times with offsets, and without --start from now on. Raises UsageError."""
     fields = slot_fields("now" if start is None else start, end, duration, zone)

@@ -15,7 +15,8 @@ from gpu_dev.errors import ClientError, UsageError
 from gpu_dev.following import has_ended
 from gpu_dev.inputs.durations import parse_duration
 from gpu_dev.inputs.requests import make_request
-from gpu_dev.inputs.times import local_now, parse_time, zone_name
+from gpu_dev.inputs.slots import start_and_length
+from gpu_dev.inputs.times import local_now
 from gpu_dev.options import Output, Watch
 from gpu_dev.session import client_for, complete_job_id, whole_id
 from gpu_dev.terminal import put
@@ -24,6 +25,7 @@ from gpu_dev.wire.jobs import Job
 from gpu_dev.wire.nodes import UseOut
 from gpu_dev.wire.policy import ExplainRequest
 from reservation_core.domain.model import JobStatus
+from reservation_core.domain.short_durations import written
 
 app = typer.Typer(add_completion=False)
 _LOOKED_AT = timedelta(hours=1)
@@ -44,7 +46,7 @@ def explain_it(
     nodes: Annotated[int | None, typer.Option("--nodes", "-N", min=1, help="Number of nodes.")] = None,
     duration: Annotated[str | None, typer.Option("--for", "-d", help="Duration: 4h, 90m, 2d.")] = None,
     start: Annotated[
-        str | None, typer.Option("--start", "-s", help="The start of a booking; without it, the request is a job.")
+        str | None, typer.Option("--start", "-s", help='A booking\'s start, or "mon 9-17" (default: a job).')
     ] = None,
     priority: Annotated[int | None, typer.Option("--priority", help="With this priority.")] = None,
     project: Annotated[str | None, typer.Option("--project", "-p", help="For this project.")] = None,
@@ -65,7 +67,7 @@ def explain_it(
             )
         _explain_job(ctx, job_id, output, again=again)
         return
-    if gpus is None or duration is None:
+    if gpus is None or (duration is None and start is None):
         missing = "Name a job, or give --gpus and --for" if gpus is None else "Give --for, too,"
         raise UsageError(
             f"{missing} for a new request.", next_command=f"gpu-dev explain --gpus {gpus or 4} --type h100 --for 8h"
@@ -74,18 +76,17 @@ def explain_it(
         "gpus": gpus,
         "gpu_type": None if gpu_type is None else gpu_type.lower(),
         "nodes": nodes,
-        "duration": parse_duration(duration),
+        "duration": None if duration is None else parse_duration(duration),
         "priority": priority,
         "project": project,
         "user": user,
     }
     if start is not None:
-        name = zone_name(zone)
-        fields |= {"start": parse_time(start, local_now(), name), "time_zone": name}
+        fields |= start_and_length(start, duration, zone)
     asked = make_request(ExplainRequest, {key: value for key, value in fields.items() if value is not None})
     with client_for(ctx) as client:
         verdict = client.policy.explain(asked)
-    typed = [f"--gpus {gpus}", f"--for {shlex.quote(duration)}"]
+    typed = [f"--gpus {gpus}", f"--for {written(fields['duration'])}"]
     typed += [] if gpu_type is None else [f"--type {shlex.quote(gpu_type)}"]
     typed += [] if nodes is None else [f"--nodes {nodes}"]
     put(show_verdict(verdict, output, " ".join(["gpu-dev book slots", *typed])))

@@ -91,9 +91,8 @@ async def unknown_user(uow: UnitOfWork, principal: Principal, name: str) -> NotF
 
 async def user_to_add(uow: UnitOfWork, name: str) -> NotFoundError:
     """The error of a missing user whom an administrator has named, and may want to add."""
-    return NotFoundError(
-        f"There is no user {name!r}.{await user_meant(uow, name)} `gpu-dev users add {name}` adds one."
-    )
+    meant = await user_meant(uow, name)
+    return NotFoundError(f"There is no user {name!r}.{meant} `gpu-dev users add {name}` adds a user of this name.")
 
 
 async def user_meant(uow: UnitOfWork, name: str) -> str:

@@ -47,6 +47,13 @@ def test_a_booking_is_not_said_to_start_about_a_time(system: System) -> None:
     assert "about" not in said
 
 
+def test_a_slot_is_explained_as_it_is_booked(system: System) -> None:
+    said = system.cli("explain", "-g1", "-s", "tomorrow 9-17", "-z", "UTC")
+    assert (said.returncode, " 09:00 " in said.stdout) == (0, True), said
+    assert "already says the end" in system.cli("explain", "-g1", "-s", "tomorrow 9-17", "-d", "1h").stderr
+    assert "Say for how long" in system.cli("explain", "-g1", "-s", "tomorrow 9am").stderr
+
+
 def test_a_size_may_be_written_as_it_is_shown(system: System) -> None:
     for name, size in (("a", "1 GiB"), ("b", "1GB"), ("c", "1GiB")):
         made = system.cli("disk", "create", name, "--size", size)
