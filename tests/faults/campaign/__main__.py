@@ -25,7 +25,7 @@ from sqlalchemy.exc import DBAPIError
 from reservation_core.adapters.postgres.connection.migrating import upgrade
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 from standalone.administrator import ensure_admin_token
-from tests.faults.campaign.calls import Calls
+from tests.faults.campaign.calls import PAUSE_S, Calls
 from tests.faults.campaign.disk_checks import DiskChecks
 from tests.faults.campaign.disks import DiskLife
 from tests.faults.campaign.harms import Harms
@@ -40,6 +40,7 @@ SETTINGS: dict[str, object] = {"end_grace_s": 3, "start_allowance_s": 20, "cpu_j
 DURABLE = {"fsync": "on", "full_page_writes": "on", "max_connections": "150"}
 CONVERGES_WITHIN_S = 600.0
 _LONGER_S = 3600.0
+_LONGEST_REST_S = 60.0
 _LEAST_WITH_DISKS = 0.25
 
 _CHECKS = {
@@ -118,6 +119,7 @@ async def _tried(system: System, server: EmbeddedPostgres, least: Least, seed: i
             if now >= until and (least.is_reached(load, harms) or now >= until + _LONGER_S):
                 break
             await harms.next()
+            await _catch_up(load, harms, least)
         await harms.over()
         load.stop()
         disks.stop()
@@ -140,6 +142,13 @@ async def _tried(system: System, server: EmbeddedPostgres, least: Least, seed: i
     }  # fmt: skip
     print(json.dumps(told, indent=1, default=str), flush=True)
     return not violations
+
+
+async def _catch_up(load: Load, harms: Harms, least: Least) -> None:
+    """Let jobs come to their part of what is wanted, while kills are ahead of them."""
+    until = time.monotonic() + _LONGEST_REST_S
+    while harms.kills * least.jobs > len(load.acknowledged) * least.kills and time.monotonic() < until:
+        await asyncio.sleep(PAUSE_S)
 
 
 def _uncovered(load: Load, harms: Harms, least: Least) -> list[str]:

@@ -8,9 +8,13 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+import asyncpg
 import httpx
+from sqlalchemy.exc import DBAPIError
 
 PAUSE_S = 0.3
+AWAY = (DBAPIError, asyncpg.InternalClientError, OSError)
+"""What a statement of the campaign's own raises while the database is down. SQLAlchemy does not wrap the second one."""
 
 
 @dataclass(frozen=True, slots=True)

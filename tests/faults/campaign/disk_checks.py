@@ -4,8 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy.exc import DBAPIError
-
+from tests.faults.campaign.calls import AWAY
 from tests.faults.campaign.disks import DiskLife
 from tests.faults.systems.system import System
 from tests.waiting import eventually
@@ -55,7 +54,7 @@ class DiskChecks:
             try:
                 await self._look()
                 self.looks += 1
-            except (DBAPIError, OSError):
+            except AWAY:
                 pass
             await asyncio.sleep(_EVERY_S)
 

@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from sqlalchemy.exc import DBAPIError
 
-from tests.faults.campaign.calls import PAUSE_S, Calls
+from tests.faults.campaign.calls import AWAY, PAUSE_S, Calls
 from tests.faults.systems.system import System
 
 NAMES = tuple("abcdefghijklmnopqrstuvwx")
 _ROUTE = "/v1/disks"
 _LEAST = 2**24
 _MORE = 4096
+_FEWEST = 8
 _ANY_NAME = 0.1
 _DELETED_ONE = 0.3
 """How often a name is that of a deleted disk: it can be restored, or given again."""
@@ -94,11 +94,13 @@ class DiskLife:
     async def keep(self) -> None:
         """Change disks until `stop`."""
         steps: tuple[Callable[[httpx.AsyncClient, str], Awaitable[None]], ...] = (
-            self._create, self._create, self._create, self._delete, self._delete, self._delete, self._restore,
+            self._create, self._delete, self._delete, self._delete, self._restore,
             self._rename, self._resize, self._snapshot, self._clone, self._clone, self._drop,
         )  # fmt: skip
         async with self._calls.client() as client:
             while not self._stop.is_set():
+                if len(self.live) < _FEWEST:
+                    await self._create(client, self._dice.choice([name for name in NAMES if name not in self.live]))
                 names = [*self.deleted.values()] if self._dice.random() < _DELETED_ONE else NAMES
                 await self._dice.choice(steps)(client, self._dice.choice(names or NAMES))
                 if self.deleted and self._dice.random() < _AGED:
@@ -210,7 +212,7 @@ class DiskLife:
         while True:
             try:
                 return [*await self._system.rows(statement, **values)]
-            except (DBAPIError, OSError):
+            except AWAY:
                 await asyncio.sleep(PAUSE_S)
 
     async def _age(self, made: datetime) -> None:
