@@ -197,17 +197,17 @@ class JobSubmit(Wire):
     def _check_disks(self) -> Self:
         uses, files = [disk.use for disk in self.disks], [secret.path for secret in self.secrets if secret.path]
         if uses and (fault := fault_of_disks(uses, files)) is not None:
-            raise ValueError(fault)
+            raise ValueError(f"disks: {fault}")
         if self.array is not None and (writing := next((use.name for use in uses if not use.read_only), None)):
             raise ValueError(
-                f"the elements of an array would write to a disk at once; let them only read it: `{writing}:ro`"
+                f"disks: the elements of an array would write to a disk at once; let them only read it: `{writing}:ro`"
             )
         return self
 
     @model_validator(mode="after")
     def _check_secrets(self) -> Self:
         if self.secrets and (fault := fault_of_uses([secret.use for secret in self.secrets], self.workload.env)):
-            raise ValueError(fault)
+            raise ValueError(f"secrets: {fault}")
         return self
 
 

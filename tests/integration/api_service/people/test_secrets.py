@@ -154,7 +154,7 @@ async def test_a_job_names_its_secrets_and_its_request_says_them_again(alice: ht
         ([{"name": "HF_TOKEN", "env": "CUDA_VISIBLE_DEVICES"}], "CUDA_VISIBLE_DEVICES is set by the server"),
         ([{"name": "HF_TOKEN", "env": "GPU_DEV_TOKEN"}], "GPU_DEV_TOKEN is set by the server"),
         ([{"name": "HF_TOKEN", "env": "1A"}], "not begin with a digit"),
-        ([{"name": "HF_TOKEN", "env": "A"}] * 2, "the variable A is set twice"),
+        ([{"name": "HF_TOKEN", "env": "A"}] * 2, "secrets: the variable A is set twice"),
         ([{"name": "HF_TOKEN", "env": "MINE"}], "the variable MINE is set twice"),
         ([{"name": "HF_TOKEN", "path": "/a/../b"}], "must be an absolute path"),
         ([{"name": "HF_TOKEN", "path": "/proc/x"}], "must not be in"),
