@@ -214,7 +214,9 @@ async def _read_secrets(
         raise MessageNotDueError(reason.detail, rules.not_now_pause) from problem
     missing = sorted({use.name for use in uses} - values.keys())
     if missing:
-        detail = f"The secret {missing[0]} was deleted before the job started. Set it again and resubmit the job."
+        attempt = reservation.attempt
+        start = "the job" if attempt == 1 else f"attempt {attempt} of the job"
+        detail = f"The secret {missing[0]} was deleted before {start} started. Set it again and resubmit the job."
         await _change(held, reservation.id, StartRefused(Reason(ReasonCode.START_FAILED, detail)), clock)
         return None
     return tuple(PodSecret(use, values[use.name]) for use in uses)

@@ -4,14 +4,14 @@ import pytest
 
 from reservation_core.adapters.postgres.sealing import Sealing
 from reservation_core.contracts.queue_messages import PodOperation
-from reservation_core.domain.model import JobStatus, ReasonCode
+from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode
 from reservation_core.domain.sessions.secret_uses import PodSecret, SecretUse
 from reservation_core.ports.queues import MessageNotDueError
 from reservation_core.usecases.people.user_secrets import delete_secret, set_secret
 from reservation_core.usecases.running.create_pods_together import create_together
 from reservation_core.usecases.running.perform_pod_operations import perform
 from tests.database.sql import sql
-from tests.integration.reservation_core.usecases.world import LAUNCH, World
+from tests.integration.reservation_core.usecases.world import LAUNCH, World, pod
 
 USES = [{"name": "a", "env": "A"}, {"name": "b", "path": "/run/b"}]
 
@@ -61,9 +61,25 @@ async def test_a_secret_that_was_deleted_fails_the_job_by_name(world: World, job
     await world.operate()
     row = await world.row(job)
     assert (row.status, row.reason.code) == (JobStatus.FAILED, ReasonCode.START_FAILED)
-    assert "The secret b was deleted" in row.reason.detail
+    assert "The secret b was deleted before the job started." in row.reason.detail
     assert world.cluster.created == []
     assert not any(card.held for card in await world.cards(job))
+
+
+async def test_a_secret_that_was_deleted_between_two_attempts_is_not_said_to_be_missed_by_the_first(
+    world: World,
+) -> None:
+    await put(world, "a", "first")
+    job_id = await world.ran(secrets=USES[:1], retries={"max": 1, "on": ["failed"]})
+    async with world.uow() as uow:
+        await delete_secret(uow, world.who, "a", world.clock.now())
+    await world.see(world.cluster.show(pod(job_id), PodPhase.FINISHED, exit_code=1))
+    await world.operate()
+    await world.plan()
+    await world.operate()
+    row = await world.row(job_id)
+    assert (row.status, row.attempt) == (JobStatus.FAILED, 2)
+    assert "The secret a was deleted before attempt 2 of the job started." in row.reason.detail
 
 
 async def test_a_secret_without_its_key_delays_the_start(
