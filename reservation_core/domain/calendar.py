@@ -32,7 +32,7 @@ def to_micros(moment: datetime) -> int:
 
 def to_moment(micros: int) -> datetime:
     """Microseconds since 1970 as a UTC datetime."""
-    return EPOCH + timedelta(microseconds=micros)
+    return EPOCH + timedelta(0, 0, micros)
 
 
 def length_micros(length: timedelta) -> int:

@@ -58,10 +58,11 @@ class Timeline:
         """
         times, masks = self.times, self.masks
         windows: list[Range] = []
-        before = longest = latest = 0
+        before = longest = latest = blocked = 0
         for after, mask in enumerate(masks, 1):
-            # The earliest start of any request is when a GPU becomes free.
-            if mask & ~before and mask.bit_count() >= gpus:
+            # The earliest start of any request is when a GPU becomes free. Where too few are free at the end of a
+            # window, all windows that begin in it end there, too.
+            if mask & ~before and after > blocked and mask.bit_count() >= gpus:
                 start = times[after - 1]
                 end = FOREVER
                 free = mask
@@ -71,6 +72,8 @@ class Timeline:
                     if left != free:
                         if left.bit_count() < gpus:
                             end = times[at]
+                            if following.bit_count() < gpus:
+                                blocked = at
                             break
                         free = left
                     at += 1
@@ -110,15 +113,6 @@ class Timeline:
                 if end - start >= length:
                     return start, end - length
         return None
-
-    def are_free(self, gpus: int, start: int, end: int) -> bool:
-        """Whether so many GPUs are free during all of [start, end)."""
-        first = max(0, bisect_right(self.times, start) - 1)
-        free = self.masks[first]
-        if free.bit_count() >= gpus:
-            for mask in self.masks[first + 1 : bisect_left(self.times, end)]:
-                free &= mask
-        return free.bit_count() >= gpus
 
     def free_during(self, start: int, end: int) -> int:
         """The mask of the GPUs that are free during all of [start, end)."""

@@ -26,16 +26,20 @@ _LEARNED = 64
 _TIED = 8
 """How many extra nodes are checked when several could start at the same time."""
 
+_SIGN = np.array(63)
+"""The place of the sign; a plain int would be made an array each time."""
+
 Times = NDArray[np.uint64]
 
 
 class _Firsts:
     """The first windows of all nodes for one number of GPUs; row r of the arrays holds each node's r-th window.
 
-    Of nodes from `unseen` on nothing is known.
+    `windows` has all windows of a node as long as its calendars stay as they are. Of nodes from `unseen` on nothing is
+    known.
     """
 
-    __slots__ = ("_bounds", "_flat", "_last", "_lengths", "_rows", "_starts", "unseen")
+    __slots__ = ("_bounds", "_flat", "_last", "_lengths", "_rows", "_starts", "unseen", "windows")
 
     def __init__(self, able: Sequence[bool], scratch: NDArray[np.int64]) -> None:
         self._starts = np.full((_KEPT - 1, len(able)), FOREVER, dtype=np.int64)
@@ -47,6 +51,7 @@ class _Firsts:
         # A single number is written through these three times as fast as through an array.
         self._rows = [(starts.data, lengths.data) for starts, lengths in zip(self._starts, self._lengths, strict=True)]
         self._last = last.data
+        self.windows: list[list[Range] | None] = [None] * len(able)
         self.unseen = 0
         for position, is_able in enumerate(able):
             if is_able:
@@ -59,6 +64,7 @@ class _Firsts:
 
     def note(self, position: int, windows: list[Range]) -> None:
         """Store the windows of a node, the last of which never ends."""
+        self.windows[position] = windows
         (starts, lengths), (next_starts, next_lengths) = self._rows
         starts[position], end = windows[0]
         lengths[position] = end - windows[0][0]
@@ -75,16 +81,16 @@ class _Firsts:
         self._rows[0][0][position] = start
 
     def bounds(self, length: int) -> Times:
-        """For each node a time before which nothing of this length fits."""
+        """For each node a time before which nothing of this length fits; the next call writes over the answer."""
         # Where a window is too short, all bits of the shifted difference are set; elsewhere none are.
         starts, lengths, differences = self._flat
         np.subtract(lengths, length, differences)
-        np.right_shift(differences, 63, differences)
+        np.right_shift(differences, _SIGN, differences)
         np.bitwise_or(differences, starts, differences)
         first, second, last = self._bounds
-        answer: Times = np.minimum(first, second)
-        np.minimum(answer, last, out=answer)
-        return answer
+        np.minimum(first, second, out=first)
+        np.minimum(first, last, out=first)
+        return first
 
 
 class Fit(NamedTuple):
@@ -101,17 +107,15 @@ class PoolProfile:
         self._pool = pool
         self.nodes = pool.nodes
         self._timelines: list[Timeline | None] = [None] * len(pool.nodes)
-        # All windows of each node by the number of GPUs, as long as its calendars stay as they are.
-        self._windows: list[dict[int, list[Range]]] = [{} for _ in pool.nodes]
         self._firsts: dict[int, _Firsts] = {}
         self._scratch = np.empty((_KEPT - 1, len(pool.nodes)), dtype=np.int64)
 
     def forget(self, position: int, *, freed: bool) -> None:
         """Note changed calendars of a node; `freed`: a GPU may be free sooner than before."""
         self._timelines[position] = None
-        self._windows[position].clear()
-        for gpus, firsts in self._firsts.items() if freed else ():
-            if gpus <= len(self.nodes[position].cards):
+        for gpus, firsts in self._firsts.items():
+            firsts.windows[position] = None
+            if freed and gpus <= len(self.nodes[position].cards):
                 firsts.forget(position)
 
     def refresh(self) -> None:
@@ -141,7 +145,8 @@ class PoolProfile:
         """Note that these GPUs are taken for [start, end), which their calendars say already."""
         for node, mask in spots:
             position = node.position
-            self._windows[position].clear()
+            for firsts in self._firsts.values():
+                firsts.windows[position] = None
             timeline = self._timelines[position]
             if timeline is not None:
                 timeline.cut(mask, start, end)
@@ -169,17 +174,12 @@ class PoolProfile:
 
     def windows(self, position: int, gpus: int, now: int) -> list[Range]:
         """All windows of a node that has enough GPUs."""
-        known = self._windows[position].get(gpus)
+        firsts = self._firsts[gpus]
+        known = firsts.windows[position]
         if known is None:
-            known = self._windows[position][gpus] = self.timeline(position, now).windows(gpus)
-            self._firsts[gpus].note(position, known)
+            known = self.timeline(position, now).windows(gpus)
+            firsts.note(position, known)
         return known
-
-    def fits_at(self, position: int, gpus: int, start: int, end: int, now: int) -> bool:
-        """Whether a node whose windows are not known has enough GPUs for [start, end)."""
-        if gpus in self._windows[position]:
-            return False
-        return self.timeline(position, now).are_free(gpus, start, end)
 
     def earliest(
         self,
@@ -209,7 +209,7 @@ class PoolProfile:
 class _Search:
     """One search for the earliest fit, which checks nodes in the order of their bounds."""
 
-    __slots__ = ("_after", "_bounds", "_gpus", "_instead", "_length", "_now", "_pending", "_profile")
+    __slots__ = ("_after", "_bounds", "_gpus", "_instead", "_known", "_length", "_now", "_pending", "_profile")
 
     def __init__(
         self,
@@ -226,7 +226,9 @@ class _Search:
         self._length = length
         self._now = now
         self._after = max(now, after)
-        self._bounds = profile.firsts(gpus).bounds(length)
+        firsts = profile.firsts(gpus)
+        self._known = firsts.windows
+        self._bounds = firsts.bounds(length)
         if after >= now:
             # Of nodes that are free then the first is taken, whatever is known of the time before.
             np.maximum(self._bounds, after, out=self._bounds)
@@ -254,9 +256,6 @@ class _Search:
             bound = max(bounds.item(position), self._after)
             if bound >= before:
                 return before, nodes
-            # The node is about to change: its windows are not worth knowing.
-            if self._profile.fits_at(position, self._gpus, bound, bound + self._length, self._now):
-                return bound, [position]
             start = self._first(position)[0]
             if start <= bound:
                 return start, [position]
@@ -299,7 +298,7 @@ class _Search:
 
     def _first(self, position: int) -> Range:
         """The first window from `after` on, of a node with enough GPUs, that is long enough."""
-        for start, end in self._profile.windows(position, self._gpus, self._now):
+        for start, end in self._known[position] or self._profile.windows(position, self._gpus, self._now):
             first = start if start > self._now else self._now  # noqa: FURB136 - a call costs more, and this is hot
             if end - first >= self._length:
                 if self._after > first:
