@@ -108,6 +108,10 @@ class GpuPools:
         """The position in its pool of the node of a usable GPU."""
         return self._places[gpu_id][1]
 
+    def positions_of(self, rows: Iterable[tuple[int, Row]]) -> set[int]:
+        """The positions in their pool of the nodes of rows on usable GPUs."""
+        return {self._places[gpu_id][1] for gpu_id, _ in rows}
+
     def type_of(self, gpu_id: int) -> str | None:
         """The type of a GPU if it is usable."""
         place = self._places.get(gpu_id)

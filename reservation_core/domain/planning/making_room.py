@@ -143,9 +143,7 @@ class RoomMaker:
         """The jobs to place anew, in the order of their slots: those in the way, and some beside them on the nodes."""
         ledger, pools, queue = self._picture.ledger, self._picture.pools, self._picture.queue
         positions = {node.position for node, _ in room.fit.spots}
-        positions.update(
-            pools.position_of(gpu_id) for owner in room.owners for gpu_id, _ in ledger.by_reservation[owner]
-        )
+        positions.update(*(pools.positions_of(ledger.by_reservation[owner]) for owner in room.owners))
         cards = [gpu for position in positions for gpu in pool.nodes[position].cards]
         beside = {row[3] for gpu in cards for row in gpu.calendar.rows} - room.owners - {job.id}
         by_slot = sorted(filter(self._may_move, beside), key=lambda job_id: (ledger.slots[job_id], job_id))

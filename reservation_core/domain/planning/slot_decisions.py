@@ -69,11 +69,14 @@ def plan_slots(
     last: Entry | None = None
     over = True
     for planned, entry in enumerate(_jobs_to_plan(picture, promises, enough)):
-        if walk.paused is entry or planned == limit or (planned and enough()) or not search.is_ready(entry[1], enough):
+        if walk.paused is entry or planned == limit or not search.is_ready(entry[1], enough):
             over = False
             break
         last = entry
         decided += search.plan_slot(entry[1])
+        if enough():  # to find the next job may take long
+            over = False
+            break
     # The last decision on a job stands, where it was made: quotas are asked about them in this order.
     last_of: dict[str, PlannedSlot] = {}
     for slot in decided:
@@ -318,8 +321,7 @@ class SlotSearch:
             instead: dict[int, Timeline] = {}
             if pool is own:
                 profile = self._pools.profiles[pool.gpu_type]
-                rows = self._picture.ledger.by_reservation[job.id]
-                positions = {self._pools.position_of(gpu_id) for gpu_id, _ in rows}
+                positions = self._pools.positions_of(self._picture.ledger.by_reservation[job.id])
                 instead = {position: profile.without(position, job.id, self._at) for position in positions}
             shares = self._pools.shares
             bounded = shares.timelines(job, self._pools.profiles[pool.gpu_type], pool, self._at, instead)

@@ -209,7 +209,7 @@ class _Decisions:
         # The next that its owner was promised may begin on other GPUs as this slot ends.
         if end > slot_end and not self._picture.within_quotas(job, pool.gpu_type, self._at, end - self._at):
             end = slot_end
-        positions = {self._pools.position_of(gpu_id) for gpu_id, _ in rows}
+        positions = self._pools.positions_of(rows)
         shares = self._pools.shares
         if not shares.fits_on(job, pool, positions, self._at, end):
             end = slot_end

@@ -12,7 +12,7 @@ from itertools import islice
 from reservation_core.domain.calendar import FOREVER
 from reservation_core.domain.pools.pool_profile import PoolProfile
 
-_READ = 64
+_READ = 16
 """How many nodes are read at once where there may be no time for all."""
 
 
@@ -57,7 +57,7 @@ class FreedTime:
 
     In a new pool this is everywhere. `_asked` are jobs that now ask for something else than when they were looked at.
     `_unread` has, for each number of GPUs, the nodes whose windows are not in its steps, and for 0 those whose
-    reservations are not in `_beside`.
+    reservations are not in `beside`. What is asked of them is right when `read_some` has read all.
     """
 
     def __init__(self, profile: PoolProfile) -> None:
@@ -69,7 +69,7 @@ class FreedTime:
         self._next_asked: set[str] = set()
         self._unread: dict[int, set[int]] = {}
         self._steps: dict[int, Steps] = {}
-        self._beside: set[str] = set()
+        self.beside: set[str] = set()
 
     def add(self, position: int) -> None:
         """Note a node where GPUs were given back."""
@@ -104,7 +104,7 @@ class FreedTime:
             self._asked, self._next_asked = self._next_asked, set()
         self._unread.clear()
         self._steps.clear()
-        self._beside.clear()
+        self.beside.clear()
 
     def may_begin(self, job_id: str, gpus: int, length: int, before: int, now: int) -> bool:
         """Whether this walk looks at a job whatever was given back, or finds it a place that is not beside its slot."""
@@ -112,15 +112,8 @@ class FreedTime:
             return True
         if not self.nodes:
             return False
-        steps = self.steps(gpus, now)
+        steps = self._steps[gpus]
         return steps.begins_before(length, before) and self._is_left(steps, gpus, length, before, now)
-
-    def steps(self, gpus: int, now: int) -> Steps:
-        """The places for so many GPUs on the nodes."""
-        if self._unread.get(gpus, self.nodes):
-            while not self._read_steps(gpus, now):
-                pass
-        return self._steps[gpus]
 
     def read_some(self, gpus: int, now: int) -> bool:
         """Read the places for so many GPUs, and what is beside them, of some nodes; whether all are read."""
@@ -136,15 +129,9 @@ class FreedTime:
             return True
         steps.clear()
         self._unread[gpus] = set(self.nodes)
-        return self.steps(gpus, now).begins_before(length, before)
-
-    @property
-    def beside(self) -> set[str]:
-        """The reservations on the nodes."""
-        if self._unread.get(0, self.nodes):
-            while not self._read_beside():
-                pass
-        return self._beside
+        while not self._read_steps(gpus, now):
+            pass
+        return steps.begins_before(length, before)
 
     def may_begin_beside(self, job_id: str, gpus: int, length: int, position: int, before: int, now: int) -> bool:
         """Whether a job may find a place that begins before its slot, which is on this node, and is in its way there.
@@ -170,7 +157,7 @@ class FreedTime:
 
     def _read_beside(self) -> bool:
         nodes = [self._profile.nodes[position] for position in self._take_unread(0)]
-        self._beside.update([row[3] for node in nodes for card in node.cards for row in card.calendar.rows])
+        self.beside.update([row[3] for node in nodes for card in node.cards for row in card.calendar.rows])
         return not self._unread[0]
 
     def _take_unread(self, gpus: int) -> list[int]:
@@ -207,7 +194,10 @@ class EarlierPlaces:
         return True
 
     def may_begin(self, job_id: str, length: int, before: int, now: int) -> bool:
-        """Whether a job may find a place that begins before its slot, which begins at `before`; false only if not."""
+        """Whether a job may find a place that begins before its slot, which begins at `before`; false only if not.
+
+        Where GPUs were given back must be read.
+        """
         is_beside = False
         for freed in self._freed_times.values():
             if freed.may_begin(job_id, self._gpus, length, before, now):

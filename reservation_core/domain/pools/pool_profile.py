@@ -137,7 +137,7 @@ class PoolProfile:
             _, (start, end, held, _) = rows[0]
             if not held:
                 timeline = self.timeline(position, now).copy()
-                timeline.give_back(sum(bit for bit, _ in rows), start, end)
+                timeline.give_back(sum([bit for bit, _ in rows]), start, end)
                 return timeline
         return Timeline(gpus, now, reservation_id)
 

@@ -22,6 +22,7 @@ def test_a_place_that_was_taken_meanwhile_is_not_looked_for_again(taken: tuple[i
 
     def may_begin() -> bool:
         places = EarlierPlaces(pools.freed_time, 1, lambda _: ())
+        assert places.read(to_micros(T0), lambda: False)
         return places.may_begin("job-1", length_micros(10 * MINUTE), to_micros(at(60)), to_micros(T0))
 
     assert may_begin()
