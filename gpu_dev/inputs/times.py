@@ -193,11 +193,12 @@ def parse_past(text: str, now: datetime, zone: str | None) -> datetime:
 
     A length, such as `3d` or `90m ago`, is that long before now.
     """
+    numbers = dated(text, now.astimezone(_zone(zone)).date(), past=True)
     try:
-        ago = _ago(text, now)
-        return _parse_past(text, now, zone) if ago is None else ago
+        ago = _ago(numbers, now)
+        return _parse_past(numbers, now, zone) if ago is None else ago
     except UsageError as error:
-        raise UsageError(str(error).replace(FORMS, _PAST_FORMS)) from error
+        raise UsageError(str(error).replace(FORMS, _PAST_FORMS).replace(repr(numbers), repr(text))) from error
 
 
 def _ago(text: str, now: datetime) -> datetime | None:
@@ -210,7 +211,6 @@ def _ago(text: str, now: datetime) -> datetime | None:
 
 
 def _parse_past(text: str, now: datetime, zone: str | None) -> datetime:
-    text = dated(text, now.astimezone(_zone(zone)).date(), past=True)
     day = (usual(text).lower().split() or [""])[0]
     if len(day) >= 3 and any(name.startswith(day) for name in DAYS):
         last = parse_instant(text, now - timedelta(days=6), zone)
