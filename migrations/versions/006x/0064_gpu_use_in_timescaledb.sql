@@ -1,12 +1,12 @@
 -- Samples of GPUs, and their roll-ups by minute, are in chunks of TimescaleDB where the server has it, else in partitions as before.
 
--- The chunks; none where there are partitions.
+-- The chunks; none where there are partitions. Found by name: looking up tables of others would need rights to their schemas.
 CREATE FUNCTION gpu_use_chunks() RETURNS TABLE (chunk oid, ends_at timestamptz, is_compressed boolean) LANGUAGE plpgsql STABLE AS $$
 BEGIN
     IF (SELECT relkind FROM pg_class WHERE oid = 'gpu_samples'::regclass) <> 'p' THEN
         RETURN QUERY SELECT CAST(format('%I.%I', c.chunk_schema, c.chunk_name) AS regclass)::oid, c.range_end, c.is_compressed
         FROM timescaledb_information.chunks c
-        WHERE to_regclass(format('%I.%I', c.hypertable_schema, c.hypertable_name)) IN ('gpu_samples'::regclass, 'gpu_minutes'::regclass);
+        WHERE c.hypertable_schema = current_schema() AND c.hypertable_name IN ('gpu_samples', 'gpu_minutes');
     END IF;
 END $$;
 
@@ -62,7 +62,7 @@ BEGIN
         ORDER BY p.ends_at LIMIT 1;
         IF FOUND THEN
             IF NOT (SELECT compression_enabled FROM timescaledb_information.hypertables
-                    WHERE to_regclass(format('%I.%I', hypertable_schema, hypertable_name)) = 'gpu_minutes'::regclass) THEN
+                    WHERE hypertable_schema = current_schema() AND hypertable_name = 'gpu_minutes') THEN
                 ALTER TABLE gpu_minutes SET (timescaledb.compress, timescaledb.compress_segmentby = 'gpu_id', timescaledb.compress_orderby = 'at');
             END IF;
             EXECUTE format('SELECT %I.compress_chunk(CAST(%L AS regclass))', place, chosen.oid);
@@ -72,10 +72,11 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Moves samples and minutes to `timescaledb` or to `partitions`, in one transaction. To be called by the owner. Samples wait
--- meanwhile; readers wait at the end, for a moment.
+-- Moves samples and minutes to `timescaledb` or to `partitions`, in one transaction. Samples wait meanwhile; readers wait at the
+-- end, for a moment.
 CREATE FUNCTION store_gpu_use_in(storage text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
+    owner name;
     place name;
     kind  text;
     fresh text;
@@ -85,6 +86,11 @@ BEGIN
         RAISE EXCEPTION 'samples of GPUs are stored in timescaledb or in partitions, not in %', storage USING ERRCODE = 'invalid_parameter_value';
     ELSIF storage = (SELECT CASE relkind WHEN 'p' THEN 'partitions' ELSE 'timescaledb' END FROM pg_class WHERE oid = 'gpu_samples'::regclass) THEN
         RETURN;
+    END IF;
+    SELECT r.rolname INTO owner FROM pg_class c JOIN pg_roles r ON r.oid = c.relowner WHERE c.oid = 'gpu_samples'::regclass;
+    IF current_user <> owner THEN
+        RAISE EXCEPTION 'the owner of the samples, %, has to move them', owner USING ERRCODE = 'insufficient_privilege',
+            HINT = format('Run this before: SET ROLE %I', owner);
     ELSIF storage = 'timescaledb' AND NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'timescaledb') THEN
         -- Creating it would end the connection where its library is not loaded.
         IF current_setting('timescaledb.max_background_workers', true) IS NULL THEN

@@ -254,7 +254,7 @@ async def test_the_application_works_with_chunks_and_drops_none_too_early(
             "TRUNCATE gpu_samples",
             f"DROP TABLE {await seed.run('SELECT CAST(chunk AS regclass) FROM gpu_use_chunks() LIMIT 1')}",
         ):
-            with pytest.raises((ProgrammingError, DBAPIError), match=r"must be owner|permission denied"):
+            with pytest.raises((ProgrammingError, DBAPIError), match=r"must be owner|permission denied|the owner of the samples"):
                 await work.run(statement)
         await seed.run("SELECT store_gpu_use_in('partitions')")
         await keep_use(uow)
@@ -262,6 +262,48 @@ async def test_the_application_works_with_chunks_and_drops_none_too_early(
     finally:
         await engine.dispose()
         await owned.dispose()
+
+
+async def test_tables_of_others_in_timescaledb_keep_no_day_from_being_dropped(
+    timescaledb: None, roles: tuple[str, str], empty_database_url: str
+) -> None:
+    owner, _ = roles
+    await upgrade(owner)
+    owned, engine = (open_engine(url, pool=1, application="tests") for url in (owner, empty_database_url))
+    seed, superuser = Seed(owned), Seed(engine)
+    try:
+        await superuser.run("CREATE SCHEMA others")
+        await superuser.run("CREATE TABLE others.weather (at timestamptz NOT NULL)")
+        await superuser.run("SELECT create_hypertable('others.weather', by_range('at'))")
+        await superuser.run("INSERT INTO others.weather VALUES (now())")
+        await add_minutes(seed, NOON - 30 * DAY)
+        await add_minutes(seed, NOON)
+        assert await seed.run("SELECT drop_gpu_use_partition()") is not None
+        assert await seed.run("SELECT min(at) FROM gpu_minutes") == NOON.replace(hour=0)
+        await seed.run("SELECT drop_gpu_use_partition()")  # which compresses the other day
+        await seed.run("SELECT store_gpu_use_in('partitions')")
+        assert await seed.run("SELECT count(*) FROM gpu_minutes") == 2880
+    finally:
+        await superuser.run("DROP SCHEMA others CASCADE")
+        await engine.dispose()
+        await owned.dispose()
+
+
+async def test_a_superuser_does_not_take_the_samples_from_their_owner(
+    roles: tuple[str, str], empty_database_url: str
+) -> None:
+    owner, _ = roles
+    await upgrade(owner)
+    engine = open_engine(empty_database_url, pool=1, application="tests")
+    superuser = Seed(engine)
+    try:
+        [now] = await storage(superuser)
+        other = "partitions" if now == "timescaledb" else "timescaledb"
+        with pytest.raises(ProgrammingError, match=f"the owner of the samples, {make_url(owner).username}, has to move"):
+            await superuser.run(f"SELECT store_gpu_use_in('{other}')")
+        assert await storage(superuser) == {now}
+    finally:
+        await engine.dispose()
 
 
 async def test_a_server_without_timescaledb_says_so(database_server: NoopExecutor, seed: Any) -> None:
