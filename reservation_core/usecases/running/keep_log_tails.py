@@ -75,4 +75,5 @@ async def read_tail(cluster: Cluster, name: PodName, lines: int, until: float, *
         del kept[:-LONGEST_TAIL]
         # Begin with a whole line, unless there is only one.
         del kept[: kept.find(b"\n", 0, -1) + 1]
-    return bytes(kept)
+    last = lines + kept.endswith(b"\n")  # a followed log has more than the cluster was asked for
+    return b"\n".join(kept.rsplit(b"\n", last)[-last:])

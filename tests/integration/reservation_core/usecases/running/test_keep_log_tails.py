@@ -1,8 +1,11 @@
 """The last lines of pods whose cluster forgets them: kept before the pod goes, and never at the price of a card."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
+
+import pytest
 
 from reservation_core.domain.model import JobStatus, PodPhase
 from reservation_core.ports.jobs.pod_logs import LONGEST_TAIL, KeptLog
@@ -115,6 +118,28 @@ async def test_what_a_pod_prints_last_is_waited_for_in_the_background_and_given_
 
     async def is_kept() -> bool:
         return await kept(world, job_id) == b"one\nterminated\n"
+
+    await eventually(is_kept)
+    await output.close()
+
+
+async def test_of_what_a_pod_prints_while_it_ends_the_last_lines_are_kept(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.cluster.forgetful = True
+    job_id = await world.ran()
+
+    async def prints(_name: str, *, follow: bool, tail_lines: int | None = None) -> AsyncIterator[bytes]:
+        assert (follow, tail_lines) == (True, 2)
+        for line in (b"one\ntwo\n", b"saving", b"\n\nsa", b"ved\n"):
+            yield line
+
+    monkeypatch.setattr(world.cluster, "pod_logs", prints)
+    output = LastOutput(world.uow, world.cluster, world.clock, 2)
+    output.follow([pod(job_id)], timedelta(hours=1))
+
+    async def is_kept() -> bool:
+        return await kept(world, job_id) == b"\nsaved\n"
 
     await eventually(is_kept)
     await output.close()
