@@ -28,6 +28,7 @@ from reservation_core.usecases.nodes.quarantine_gpu import quarantine, release
 from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_core.usecases.people import notice_targets
 from reservation_core.usecases.people.deliver_notices import Deliveries, DeliveryRules
+from tests.database.gpu_use_partitions import make_partition
 from tests.integration.reservation_core.usecases.booking_world import BookingWorld
 from tests.integration.reservation_core.usecases.world import World
 from tests.nvml.driver import Driver, build, in_place
@@ -114,9 +115,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
 @pytest.fixture
 async def health(bookings: BookingWorld, driver: Driver) -> AsyncIterator[Health]:
     world = bookings.world
-    await world.sql(
-        "CREATE TABLE gpu_samples_of_test PARTITION OF gpu_samples FOR VALUES FROM ('2030-01-01') TO ('2030-01-03')"
-    )
+    await world.sql(make_partition("gpu_samples"))
     await world.sql("UPDATE gpu_use_state SET minutes_until = '2030-01-01', hours_until = '2030-01-01'")
     await world.sql("UPDATE gpus SET uuid = 'GPU-test-' || index FROM nodes n WHERE n.id = node_id AND n.name = 'a'")
     sampler = NvmlSampler(PATIENT_S)
@@ -304,9 +303,7 @@ async def test_old_errors_and_speeds_are_removed(health: Health) -> None:
     await health.pass_minutes(1, xids=(OFF_THE_BUS, 0))
     await health.pass_minutes(SLICE // MINUTE)
     counts = "SELECT (SELECT count(*) FROM gpu_errors) || ' ' || (SELECT count(*) FROM gpu_speeds)"
-    await health.world.sql(
-        "CREATE TABLE gpu_minutes_of_test PARTITION OF gpu_minutes FOR VALUES FROM ('2030-01-01') TO ('2030-01-03')"
-    )
+    await health.world.sql(make_partition("gpu_minutes"))
     await keep_use(health.world.uow)
     assert await health.value(counts) == "1 1"
     await health.go_on(ERRORS_KEPT)

@@ -18,6 +18,7 @@ from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.jobs.keep import keep
 from reservation_core.usecases.running.preempt import preempt
 from tests.clocks import START
+from tests.database.gpu_use_partitions import make_partition
 from tests.integration.reservation_core.usecases.booking_world import HOUR, BookingWorld
 from tests.integration.reservation_core.usecases.world import LONGEST, World, pod
 
@@ -26,7 +27,6 @@ RELEASE = IdleRule(0.1, 10 * MINUTE, 5 * MINUTE, IdleThen.RELEASE)
 NOTHING, WARNED = IdleReport(), IdleReport(warned=1)
 CLEARED, RELEASED = IdleReport(cleared=1), IdleReport(released=1)
 
-PARTITION = "CREATE TABLE gpu_samples_of_test PARTITION OF gpu_samples FOR VALUES FROM ('2030-01-01') TO ('2030-01-03')"
 ALL_SAMPLED = "UPDATE gpu_use_state SET minutes_until = '2030-01-01', hours_until = '2030-01-01'"
 _SAMPLES = """
 INSERT INTO gpu_samples (at, gpu_id, utilisation, xid)
@@ -59,7 +59,7 @@ class Use:
 
 @pytest.fixture
 async def use(world: World) -> Use:
-    await world.sql(PARTITION)
+    await world.sql(make_partition("gpu_samples"))
     await world.sql(ALL_SAMPLED)
     return Use(world)
 
@@ -108,7 +108,7 @@ async def test_an_idle_job_is_warned_and_then_ended_and_its_gpus_go_to_the_next(
 
 async def test_what_is_released_is_booked_for_who_waits(bookings: BookingWorld) -> None:
     world = bookings.world
-    await world.sql(PARTITION)
+    await world.sql(make_partition("gpu_samples"))
     await world.sql(ALL_SAMPLED)
     use = Use(world)
     await rule(world)
@@ -373,9 +373,7 @@ async def test_roll_ups_tell_as_much_as_samples(world: World, use: Use) -> None:
     await rule(world)
     await world.ran()
     await use.pass_minutes(12)
-    await world.sql(
-        "CREATE TABLE gpu_minutes_of_test PARTITION OF gpu_minutes FOR VALUES FROM ('2030-01-01') TO ('2030-01-03')"
-    )
+    await world.sql(make_partition("gpu_minutes"))
     now = world.clock.now()
     async with world.uow() as uow:
         rolled = await uow.gpu_use.lock()
