@@ -19,6 +19,8 @@ STATEMENT_OPTION = "statement_s"
 """The execution option that says how long a statement of a connection may take, in seconds."""
 # The server ends a statement that its client has given up, or did not live to give up, so much later by itself.
 _SERVER_LATER_S = 15.0
+_WITHOUT_SKIP_SCANS = "SET timescaledb.enable_skipscan = off"
+"""TimescaleDB 2.30 plans such scans for our tables, too, and can't execute some. Elsewhere the setting means nothing."""
 
 # What a URL may say that is meant for SQLAlchemy and that asyncpg itself does not know.
 _FOR_THE_POOL_ALONE = frozenset({"prepared_statement_cache_size"})
@@ -97,7 +99,8 @@ def _watch_over(engine: AsyncEngine, statement_s: float) -> None:
         driver.on_silence = fell_silent
         # Not with the server_settings: poolers refuse a connection that says what they were not told to expect.
         milliseconds = round((statement_s + _SERVER_LATER_S) * 1000)
-        adapted.run_async(lambda opened: opened.execute(f"SET statement_timeout = {milliseconds}"))
+        settings = f"SET statement_timeout = {milliseconds}; {_WITHOUT_SKIP_SCANS}"
+        adapted.run_async(lambda opened: opened.execute(settings))
 
     def checked_out(adapted: Any, _record: object, _proxy: object) -> None:
         driver: BoundedConnection = adapted.driver_connection

@@ -24,6 +24,7 @@ from reservation_core.domain.gpu_use.spans import Resolution
 from reservation_core.usecases.gpu_use.keep_use import keep_use
 from reservation_core.usecases.gpu_use.store_samples import store_samples
 from tests.database.database_roles import owner_and_application
+from tests.database.sql import sql
 from tests.integration.reservation_core.adapters.postgres.conftest import Seed
 
 BEFORE = "0063_predicted_dependants"
@@ -150,6 +151,18 @@ async def test_compressed_minutes_go_after_thirty_days(compression: None, uow: U
     assert await seed.run(COMPRESSED) == 1
     assert await seed.run("SELECT min(at) FROM gpu_minutes") == NOON.replace(hour=0)
     assert await seed.run("SELECT count(*) FROM gpu_minutes") == 2880
+
+
+async def test_other_tables_are_read_without_timescaledbs_skip_scans(
+    compression: None, uow: UnitOfWorkFactory, seed: Any
+) -> None:
+    """TimescaleDB 2.30 can't execute those of statements with a condition that is evaluated once."""
+    await seed.user()
+    query = "SELECT DISTINCT reservation_id FROM allocations WHERE planned AND CAST(:wanted AS boolean)"
+    async with uow() as work:
+        await sql(work, "SET LOCAL enable_hashagg = off")
+        await sql(work, "SET LOCAL enable_seqscan = off")
+        assert (await sql(work, query, wanted=True)).all() == []
 
 
 async def test_samples_move_between_both_kinds_of_storage(
