@@ -20,7 +20,7 @@ STATEMENT_OPTION = "statement_s"
 # The server ends a statement that its client has given up, or did not live to give up, so much later by itself.
 _SERVER_LATER_S = 15.0
 _WITHOUT_SKIP_SCANS = "SET timescaledb.enable_skipscan = off"
-"""TimescaleDB 2.30 plans such scans for our tables, too, and can't execute some. Elsewhere the setting means nothing."""
+"""TimescaleDB 2.30 plans such scans for our tables, too, and can't execute some. Other servers ignore the setting."""
 
 # What a URL may say that is meant for SQLAlchemy and that asyncpg itself does not know.
 _FOR_THE_POOL_ALONE = frozenset({"prepared_statement_cache_size"})
