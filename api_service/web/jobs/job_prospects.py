@@ -64,6 +64,7 @@ class JobProspects:
     shares: Sequence[QuotaShare] = ()
     gpu_type: str | None = None
     booking_id: str | None = None
+    needs_no_gpu: bool = False
 
     @property
     def may_be_foretold(self) -> bool:
@@ -98,7 +99,7 @@ async def prospects_of(rest: RestCalls, body: Mapping[str, Any]) -> JobProspects
             raise
         return JobProspects(problem=problem)
     wanted = body.get("gpu_type"), body.get("booking_id")
-    return JobProspects(None, explained, shares_of(explained.limits, body), *wanted)
+    return JobProspects(None, explained, shares_of(explained.limits, body), *wanted, needs_no_gpu=body.get("gpus") == 0)
 
 
 def shares_of(limits: Sequence[LimitOut], body: Mapping[str, Any]) -> list[QuotaShare]:

@@ -1,6 +1,7 @@
 """Going back in the browser to a form that was sent: what was typed is there, and is sent again only on purpose."""
 
 import re
+from datetime import UTC, datetime, timedelta
 
 from playwright.async_api import Page, expect
 
@@ -57,3 +58,22 @@ async def test_back_from_a_job_leads_to_its_form_as_it_was_filled_in(people: Peo
     await expect(notice).to_have_count(0)
     jobs = system.rest("alice").get("/v1/jobs").raise_for_status().json()["items"]
     assert sorted(job["name"] for job in jobs) == ["first", "second", "second"]
+
+
+async def test_back_from_a_booking_leads_to_a_calendar_that_has_what_was_typed(
+    people: People, system: WebSystem
+) -> None:
+    page = (await people("alice")).page
+    form = page.locator("#book-form")
+    day = f"{datetime.now(UTC) + timedelta(days=5):%Y-%m-%d}"
+    await page.goto("/calendar")
+    await page.get_by_role("link", name="Book a slot").click()
+    for name, value in (("start", f"{day}T10:00"), ("end", f"{day}T12:00"), ("title", "demo")):
+        await form.locator(f"[name={name}]").fill(value)
+    await form.get_by_role("button", name="Book", exact=True).click()
+    await expect(page).to_have_url(re.compile("/bookings/bkg-"))
+    await page.go_back()
+    await expect(form.locator("[name=title]")).to_have_value("demo")
+    await expect(page.get_by_text(SENT)).to_be_attached()
+    [booking] = system.rest("alice").get("/v1/bookings").raise_for_status().json()["items"]
+    system.rest("alice").delete(f"/v1/bookings/{booking['id']}").raise_for_status()

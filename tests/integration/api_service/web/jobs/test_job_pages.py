@@ -11,6 +11,7 @@ from api_service.web.rest_calls import RestCalls, RestProblemError
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.jobs.arrays import RestingArrays, settle_arrays
 from tests.integration.api_service.bookings.calendars import add_nodes, booked, booked_now, execute
+from tests.integration.api_service.jobs.test_cpu_jobs import keeps
 from tests.integration.api_service.web.browsing import Browser, words
 from tests.integration.api_service.web.conftest import SignedIn
 
@@ -136,16 +137,18 @@ async def test_the_verdict_counts_the_time_that_pods_take_to_start(
     assert (await alice.post("/v1/bookings", json=request)).status_code == 201
     browser = await browsing("alice")
 
-    async def verdict(duration: str) -> str:
+    async def verdict(duration: str, gpus: str = "1") -> str:
         response = await browser.client.post(
             "/submit/verdict",
-            data={"gpus": "1", "duration": duration, "command": "true"},
+            data={"gpus": gpus, "duration": duration, "command": "true"},
             headers={"HX-Request": "true", "X-CSRF-Token": await browser.token("/submit")},
         )
         return words(response.text)
 
     assert "Starts now Enough GPUs are free for its whole duration." in await verdict("55m")
     assert "Accepted It starts about" in await verdict("1h")
+    await keeps(runtime)
+    assert "Starts now Enough CPUs and memory are free for its whole duration." in await verdict("1h", gpus="0")
 
 
 async def test_a_job_over_a_quota_is_accepted_and_one_that_never_fits_is_refused(
