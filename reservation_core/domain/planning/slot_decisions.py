@@ -74,7 +74,7 @@ def plan_slots(
             break
         last = entry
         decided += search.plan_slot(entry[1])
-        if enough():  # to find the next job may take long
+        if enough():  # before the next job is looked for, which may take long
             over = False
             break
     # The last decision on a job stands, where it was made: quotas are asked about them in this order.

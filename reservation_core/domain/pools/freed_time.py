@@ -57,7 +57,7 @@ class FreedTime:
 
     In a new pool this is everywhere. `_asked` are jobs that now ask for something else than when they were looked at.
     `_unread` has, for each number of GPUs, the nodes whose windows are not in its steps, and for 0 those whose
-    reservations are not in `beside`. What is asked of them is right when `read_some` has read all.
+    reservations are not in `beside`. Answers are right once `read_some` has read all.
     """
 
     def __init__(self, profile: PoolProfile) -> None:

@@ -25,6 +25,7 @@ from tests.unit.reservation_core.domain.planning.worlds import (
     is_free,
     job,
     node,
+    snapshot,
     types_for,
     worlds,
 )
@@ -290,3 +291,17 @@ def test_a_part_of_the_work_ends_when_it_is_enough_and_the_next_goes_on(world: W
             break
         assert plan_starts(in_parts, T0, ALL) == []
     assert given == wanted
+
+
+def test_the_time_is_asked_for_after_each_job_before_the_next_is_looked_for() -> None:
+    state = Picture(snapshot([node("a", 1)], [held("r0", 0, -5, 60)], [job(1), job(2)]))
+    assert plan_starts(state, T0, ALL) == []
+    asked_with: list[int] = []
+
+    def enough() -> bool:
+        asked_with.append(len(state.ledger.slots))
+        return False
+
+    plan = plan_slots(state, T0, ALL, ALL, enough)
+    assert [slot.id for slot in plan.slots] == ["job-1", "job-2"]
+    assert asked_with == [1, 2]
