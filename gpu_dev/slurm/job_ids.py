@@ -9,7 +9,7 @@ from gpu_dev.session import whole_id
 from gpu_dev.slurm.reading.words import Remark
 from gpu_dev.slurm.saying import refuse
 
-_ELEMENT = re.compile(rf"({PREFIX}\w+)_(\d+)", re.ASCII | re.IGNORECASE)
+_ELEMENT = re.compile(rf"^({PREFIX}\w+)_(\d+)$", re.ASCII | re.IGNORECASE)
 """Slurm's form of `job-7f3k9q2m.3`."""
 
 

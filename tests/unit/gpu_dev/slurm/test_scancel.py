@@ -108,6 +108,13 @@ def test_an_element_is_named_as_in_slurm(client: Administrator, monkeypatch: pyt
     assert client.cancelled == ["job-00000002.7"]
 
 
+def test_what_is_no_element_is_named_as_it_was_typed(client: Administrator, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(RefusedError):
+        scancel.main(["my-job-00000002_7"])
+    assert "my-job-00000002_7" in capsys.readouterr().err
+    assert client.cancelled == []
+
+
 @pytest.mark.parametrize(
     "words", ["", "1", "job-00000001 2", "00000001", "-t DONE --me", "job-00000001 -s USR1", "-i -u ann"]
 )
