@@ -25,7 +25,7 @@ class PodLogs:
     async def keep(self, logs: Sequence[KeptLog], now: datetime) -> None:
         """Store the ends of logs, in one statement.
 
-        A complete tail is not written again; an empty tail never replaces another.
+        A complete tail is not written again; the beginning of a tail never replaces it, nor does an empty one.
         """
         if not logs:
             return

@@ -91,15 +91,18 @@ async def test_a_log_that_can_not_be_read_keeps_no_card(world: World) -> None:
     assert [(row.subject, row.data) for row in found] == [(job_id, {"pods": [str(pod(job_id))]})]
 
 
-async def test_something_is_never_replaced_by_nothing_nor_what_is_complete_by_anything(world: World) -> None:
+async def test_a_tail_is_never_replaced_by_its_own_beginning_nor_what_is_complete_by_anything(world: World) -> None:
     job_id = await world.submitted()
-    steps = [(b"half", False), (b"", False), (b"whole", True), (b"later", True), (b"", False)]
+    steps = [
+        (b"half", False), (b"", False), (b"ha", False),
+        (b"whole", False), (b"who", True), (b"later", True), (b"", False),
+    ]  # fmt: skip
     seen = []
     for tail, complete in steps:
         async with world.uow() as uow:
             await uow.pod_logs.keep([KeptLog(pod(job_id), tail, complete)], world.clock.now())
             seen.append((await uow.pod_logs.tail(pod(job_id)), (await uow.pod_logs.kept([pod(job_id)]))[pod(job_id)]))
-    assert seen == [(b"half", False), (b"half", False), (b"whole", True), (b"whole", True), (b"whole", True)]
+    assert seen == [*[(b"half", False)] * 3, (b"whole", False), *[(b"whole", True)] * 3]
     async with world.uow() as uow:
         assert await uow.pod_logs.kept([pod(job_id, 1)]) == {}
 
