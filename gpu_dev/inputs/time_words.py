@@ -22,7 +22,8 @@ _MONTHS = (
 _MONTH = f"(?:{'|'.join(name[:3] for name in _MONTHS)})[a-z]{{0,6}}"
 _NAMED_DATE = re.compile(
     rf"(?<![-–:\d])\b(?:((?:{'|'.join(name[:3] for name in DAYS)})[a-z]{{0,6}}),? )?"
-    rf"(?:(\d{{1,2}})(?:st|nd|rd|th|\.)? ({_MONTH})|({_MONTH}) (\d{{1,2}})(?:st|nd|rd|th)?)(?:,? (\d{{4}}))?(?:,|(?= |$))",
+    rf"(?:(\d{{1,2}})(?:st|nd|rd|th|\.)? ({_MONTH})|({_MONTH}) (\d{{1,2}})(?:st|nd|rd|th)?)"
+    r"(?:,? (\d{4}))?,?(?= |$)",
     re.IGNORECASE | re.ASCII,
 )
 """A day with the name of its month, such as `Mon 30 Nov 2026`, `30 november` or `nov 30`."""

@@ -99,14 +99,14 @@ def test_an_end_with_a_month_is_the_first_after_its_start() -> None:
     assert [f"{day:%Y-%m-%d}" for day in days if day is not None] == ["2026-11-01", "2026-11-05"]
 
 
-@pytest.mark.parametrize("typed", ["dec 1-0530", "dec 1-09:00", "dec 5-1200", "dec 1-5", "dec 1.5"])
+@pytest.mark.parametrize("typed", ["dec 1-0530", "dec 1-09:00", "dec 5-1200", "dec 1-5", "dec 1.5", "dec 1,5"])
 def test_a_date_ends_with_its_word(typed: str) -> None:
     for read in (parse_time, parse_past):
         with pytest.raises(UsageError, match=f"'{typed}' is not a time"):
             read(typed, NOW, STOCKHOLM)
 
 
-@pytest.mark.parametrize("typed", ["30 nov 9-17", "last 5 dec", "5 dec at nine"])
+@pytest.mark.parametrize("typed", ["30 jan 9-17", "last 5 mar", "5 mar at nine"])
 def test_what_is_no_time_to_look_back_at_is_named_as_it_was_typed(typed: str) -> None:
     with pytest.raises(UsageError, match=f"'{typed}' is not a time"):
         parse_past(typed, NOW, STOCKHOLM)
