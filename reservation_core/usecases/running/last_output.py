@@ -1,7 +1,7 @@
 """Keep what pods print between the request to end and their end, if the cluster loses a log with its pod.
 
 The object of a pod that is being deleted goes with its container, and the log with both. So the log is followed from
-the deletion until the container has ended. A process that is killed meanwhile loses this, and nothing else.
+the deletion until the container has ended. A process that stops meanwhile loses this, and nothing else.
 """
 
 import asyncio
