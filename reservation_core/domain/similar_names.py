@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from enum import StrEnum
 
-MOST_COMPARED = 500
+MOST_COMPARED = 100
 """So many known names the server compares with a mistyped one."""
 
 
