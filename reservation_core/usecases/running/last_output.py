@@ -38,10 +38,13 @@ class LastOutput:
         """Follow the logs of running pods, before they are deleted."""
         if not self._lines or not self._cluster.forgets_logs:
             return
-        for name in names:
-            if name not in self._readers and len(self._readers) < _AT_ONCE:
-                self._readers[name] = asyncio.create_task(self._keep(name, grace + _BEYOND_GRACE))
-                self._readers[name].add_done_callback(partial(self._forget, name))
+        new = [name for name in names if name not in self._readers]
+        room = _AT_ONCE - len(self._readers)
+        for name in new[:room]:
+            self._readers[name] = asyncio.create_task(self._keep(name, grace + _BEYOND_GRACE))
+            self._readers[name].add_done_callback(partial(self._forget, name))
+        if len(new) > room:
+            _log.warning("last_output_not_followed", pods=len(new) - room, followed_at_once=_AT_ONCE)
 
     async def close(self) -> None:
         """Stop reading."""

@@ -6,10 +6,12 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from structlog.testing import capture_logs
 
 from reservation_core.domain.model import JobStatus, PodPhase
 from reservation_core.ports.jobs.pod_logs import LONGEST_TAIL, KeptLog
 from reservation_core.usecases.jobs.cancel import cancel
+from reservation_core.usecases.running import last_output
 from reservation_core.usecases.running.last_output import LastOutput
 from tests.integration.reservation_core.usecases.world import LAUNCH, World, pod
 from tests.waiting import PATIENCE_S, eventually
@@ -146,3 +148,26 @@ async def test_of_what_a_pod_prints_while_it_ends_the_last_lines_are_kept(
 
     await eventually(is_kept)
     await output.close()
+
+
+async def test_no_more_pods_are_followed_than_at_once_and_the_others_are_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.cluster.forgetful = True
+    monkeypatch.setattr(last_output, "_AT_ONCE", 1)
+    followed = []
+
+    async def says_nothing(name: str, *, follow: bool, tail_lines: int | None = None) -> AsyncIterator[bytes]:
+        followed.append((name, follow, tail_lines))
+        await asyncio.Event().wait()
+        yield b""
+
+    monkeypatch.setattr(world.cluster, "pod_logs", says_nothing)
+    output = LastOutput(world.uow, world.cluster, world.clock, 2)
+    with capture_logs() as lines:
+        for _ in range(2):  # an operation may be carried out again
+            output.follow([pod("job-00000001"), pod("job-00000001", 1)], timedelta(hours=1))
+            await eventually(lambda: bool(followed))
+    await output.close()
+    assert followed == [(str(pod("job-00000001")), True, 2)]
+    assert [(line["event"], line["pods"]) for line in lines] == [("last_output_not_followed", 1)] * 2
