@@ -112,11 +112,11 @@ class TerminalKeeper:
                 self._step(ended)
                 done, status = os.waitpid(self.pid, os.WNOHANG)
                 if done:
+                    self._close_door()  # whoever hears of the end must not find the terminal any more
                     self._report(status)
                     return
         finally:
-            for name in (self._name, self._name + DESCRIPTION):
-                _remove(name)
+            self._close_door()
 
     def _describe(self, device: str) -> None:
         """Say whose terminal this is. Without room for that, as on a full disk, it is nobody's."""
@@ -132,6 +132,10 @@ class TerminalKeeper:
             os.chmod(address, 0o600)  # noqa: PTH101
         self._door.listen(8)
         self._door.setblocking(False)
+
+    def _close_door(self) -> None:
+        for name in (self._name, self._name + DESCRIPTION):
+            _remove(name)
 
     def _step(self, ended: int) -> None:
         """Wait until something can be passed on, and pass it on."""

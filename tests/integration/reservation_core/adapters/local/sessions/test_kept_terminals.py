@@ -15,7 +15,7 @@ from reservation_core.ports.sessions.pod_streams import (
     Terminal,
     TerminalSize,
 )
-from tests.integration.sessions.pod_worlds import ClusterWorld, sh
+from tests.integration.sessions.pod_worlds import ClusterWorld, Reader, sh
 from tests.waiting import PATIENCE_S, eventually
 
 _SHELL = "echo $0 is ready; read line; echo $0 $line"
@@ -86,15 +86,26 @@ async def test_terminals_are_listed_and_joined_by_name(world: ClusterWorld, pod:
     await shows(second, "second ends")
     await second.wait()
     await second.close()
-    await eventually(lambda: not_listed(world, pod, newest.name))
     with pytest.raises(NoTerminalError, match=f"no open terminal {newest.name}"):
         await joined(world, pod, "ben", newest.name)
     assert await joined(world, pod, "ben") == "first"
     await first.close()
 
 
-async def not_listed(world: ClusterWorld, pod: PodName, name: str) -> bool:
-    return name not in [terminal.name for terminal in await world.streams.terminals(pod)]
+async def test_who_is_told_of_a_terminals_end_finds_it_no_more(world: ClusterWorld, pod: PodName) -> None:
+    """Not even while another connection does not take what the program has written last."""
+    script = "echo ready; read line; head -c 800000 /dev/zero | tr '\\0' x; exit 3"
+    program = await world.streams.run(pod, sh(script, terminal=Terminal()))
+    reader = Reader(program)
+    await reader.has("ready")
+    slow = await world.streams.attach(pod, TerminalSize())
+    await program.write(b"\n")
+    assert (await reader.end()).exit_code == 3
+    assert await world.streams.terminals(pod) == []
+    with pytest.raises(NoTerminalError):
+        await world.streams.attach(pod, TerminalSize())
+    for one in (slow, program):
+        await one.close()
 
 
 async def test_the_name_is_that_of_the_device_and_the_program_the_foreground_one(
