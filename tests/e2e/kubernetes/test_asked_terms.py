@@ -53,8 +53,7 @@ def system(
 @pytest.fixture(autouse=True)
 def _left_as_it_was(system: KubernetesSystem) -> Iterator[None]:
     yield
-    system.all_free()
-    assert system.kubelet.double_use == []
+    system.left_as_it_was()
 
 
 def gpu_dev(system: KubernetesSystem, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:

@@ -32,8 +32,7 @@ def system(
 @pytest.fixture(autouse=True)
 def _left_as_it_was(system: KubernetesSystem) -> Iterator[None]:
     yield
-    system.all_free()
-    assert system.kubelet.double_use == []
+    system.left_as_it_was()
 
 
 def cpu_job(system: KubernetesSystem, script: str, cpus: float = 1) -> str:

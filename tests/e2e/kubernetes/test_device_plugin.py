@@ -24,6 +24,12 @@ def system(
         yield opened
 
 
+@pytest.fixture(autouse=True)
+def _left_as_it_was(system: KubernetesSystem) -> Iterator[None]:
+    yield
+    system.left_as_it_was()
+
+
 def test_a_pod_asks_for_cards_and_is_told_none(system: KubernetesSystem) -> None:
     gate = system.gate()
     job = system.submit(
@@ -75,4 +81,3 @@ def test_foreign_pods_make_it_less_and_take_nothing_that_is_held(system: Kuberne
     gate.touch()
     system.reaches(held, "succeeded")
     system.comes_to_rest(held, *jobs)
-    system.all_free()

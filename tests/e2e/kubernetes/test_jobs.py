@@ -58,9 +58,7 @@ def system(
 @pytest.fixture(autouse=True)
 def _left_as_it_was(system: KubernetesSystem) -> Iterator[None]:
     yield
-    system.kubelet.let_be()
-    system.all_free()
-    assert system.kubelet.double_use == []
+    system.left_as_it_was()
 
 
 def until(gate: Path) -> str:

@@ -23,6 +23,12 @@ def system(
         yield opened
 
 
+@pytest.fixture(autouse=True)
+def _left_as_it_was(system: KubernetesSystem) -> Iterator[None]:
+    yield
+    system.left_as_it_was()
+
+
 def node_of(job: dict[str, object]) -> str:
     """Where a one-node job is, or was."""
     allocations = job["allocations"]
@@ -61,9 +67,7 @@ def test_what_can_not_start_is_tried_elsewhere_and_given_up_with_the_cause(syste
     assert failed["reason"]["code"] == "unschedulable"
     assert "cpu" in failed["reason"]["detail"]
     system.reaches(refused, "succeeded")
-    system.kubelet.let_be()
     system.comes_to_rest(*jobs)
-    system.all_free()
 
 
 def test_an_image_that_a_registry_does_not_have_is_not_waited_for(system: KubernetesSystem) -> None:
@@ -81,7 +85,6 @@ def test_an_image_that_a_registry_does_not_have_is_not_waited_for(system: Kubern
     assert "start_failed" in events
     assert "start_timed_out" not in events
     system.comes_to_rest(job)
-    system.all_free()
 
 
 def test_a_pod_that_its_kubelet_refuses_is_made_on_another_node(system: KubernetesSystem) -> None:
@@ -90,9 +93,7 @@ def test_a_pod_that_its_kubelet_refuses_is_made_on_another_node(system: Kubernet
     done = system.reaches(job, "succeeded")
     assert done["allocations"][-1]["pod"] == f"{job}-2-0"
     assert system.log(job) == "ran\n"
-    system.kubelet.let_be()
     system.comes_to_rest(job)
-    system.all_free()
 
 
 def test_a_cancel_wins_over_another_start(system: KubernetesSystem) -> None:
@@ -101,6 +102,4 @@ def test_a_cancel_wins_over_another_start(system: KubernetesSystem) -> None:
     eventually_sync(lambda: system.job(job)["reason"]["code"] == "image_pull_failed")
     system.cancel(job)
     assert system.reaches(job, "cancelled")["reason"]["code"] == "cancelled_by_user"
-    system.kubelet.let_be()
     system.comes_to_rest(job)
-    system.all_free()
