@@ -26,7 +26,6 @@ def system(database_url: str, tmp_path: Path) -> Iterator[SystemProcess]:
         forked=True,
         GPU_DEV_DATABASE_URL=database_url,
         GPU_DEV_LOCAL_GPUS="h100:2",
-        GPU_DEV_END_GRACE_S="2",
     )
     yield system
     system.clear()

@@ -26,7 +26,6 @@ QUICK = {
     "GPU_DEV_SWEEP_S": "0.2",
     "GPU_DEV_RESYNC_S": "1",
     "GPU_DEV_VISIBILITY_S": "2",
-    "GPU_DEV_END_GRACE_S": "2",
     "GPU_DEV_UPDATE_EVERY_S": "0.5",
     "GPU_DEV_EXPIRE_EVERY_S": "0.2",
     "GPU_DEV_ENDING_PATIENCE_S": "2",
