@@ -142,7 +142,7 @@ async def test_a_link_to_a_line_goes_there_wherever_it_is(
     await other.get_by_role("link", name="Show its end").click()
     await expect(other.get_by_role("log")).to_contain_text("line 6000")
     await expect(other.get_by_label("Follow")).to_be_checked()
-    assert other.url == f"{alice.url}/jobs/{job}"
+    await expect(other).to_have_url(f"{alice.url}/jobs/{job}")
     (tmp_path / "go").touch()
     await expect(other.get_by_role("log")).to_contain_text("the end")
 
@@ -255,6 +255,7 @@ async def test_the_reader_stays_at_a_line_while_lines_before_it_are_dropped(
     page = (await people("alice")).page
     await page.goto(f"/jobs/{job}")
     await expect(page.locator("#L1")).to_have_count(1)  # the stream has begun
+    await expect(page.locator("#L2000")).to_have_text("2000")  # and has brought all that there is
     await page.get_by_label("Follow").uncheck()
     below = """(line) => document.getElementById(line).getBoundingClientRect().top
       - document.getElementById("log").getBoundingClientRect().top"""
