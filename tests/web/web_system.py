@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from tests.e2e.systems.system_process import FINAL, SystemProcess
-from tests.waiting import eventually_sync
+from tests.waiting import PATIENCE_S, eventually_sync
 
 PEOPLE = {"alice": "user", "bob": "user", "root": "admin"}
 
@@ -39,7 +39,7 @@ class WebSystem:
         """What one of them does over REST."""
         if who not in self._clients:
             headers = {"Authorization": f"Bearer {self.tokens[who]}"}
-            self._clients[who] = httpx.Client(base_url=self.url, headers=headers, timeout=30, trust_env=False)
+            self._clients[who] = httpx.Client(base_url=self.url, headers=headers, timeout=PATIENCE_S, trust_env=False)
         return self._clients[who]
 
     def submit(self, who: str, *command: str, **more: Any) -> str:

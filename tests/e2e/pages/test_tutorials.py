@@ -19,7 +19,7 @@ from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.node.kubelet import Kubelet
 from tests.kubernetes.nodes import NodeSpec
 from tests.kubernetes.scheduler import Scheduler
-from tests.waiting import eventually_sync
+from tests.waiting import PATIENCE_S, eventually_sync
 
 
 @pytest.fixture
@@ -41,7 +41,8 @@ def server(session_folder: Path, database_url: str) -> Iterator[SystemProcess]:
             for program, *arguments in commands:
                 assert program == "gpu-dev"
                 by_hand = {**os.environ, "GPU_DEV_HOME": str(system.home), "HOME": str(session_folder)}
-                subprocess.run([sys.executable, "-m", "gpu_dev", *arguments], env=by_hand, check=True, timeout=60)
+                command = [sys.executable, "-m", "gpu_dev", *arguments]
+                subprocess.run(command, env=by_hand, check=True, timeout=PATIENCE_S)
             eventually_sync(lambda: [job["status"] for job in http.get("/v1/jobs").json()["items"]] == ["running"])
             yield system
             end_all(http)

@@ -323,7 +323,7 @@ def test_one_profile_at_a_time(running: Served) -> None:
     )
     making.start()
     client = running.debug_client()
-    eventually_sync(lambda: "sample_stacks" in client.get("/debug/pprof/goroutine").text, 30)
+    eventually_sync(lambda: "sample_stacks" in client.get("/debug/pprof/goroutine").text)
     assert client.get("/debug/pprof/profile?seconds=0.01").status_code == 409
     running.stop()  # and it ends early with the process
     making.join(PATIENCE_S)
@@ -340,7 +340,7 @@ def test_a_new_certificate_is_taken_into_use(extender: CountingExtender, pair_fo
         client = running.client(verify=trusting(first))
         assert client.post("/scheduler/predicates", json=by_name("n1")).status_code == 200
         write_pair(second, pair_folder)
-        eventually_sync(lambda: shaken(running, trusting(second)), 30)
+        eventually_sync(lambda: shaken(running, trusting(second)))
         assert not shaken(running, trusting(first))
         assert client.get("/health").status_code == 200  # on the connection from before
         with httpx.Client(trust_env=False, timeout=60) as plain, pytest.raises(httpx.TransportError):

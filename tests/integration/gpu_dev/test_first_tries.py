@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from tests.integration.gpu_dev.conftest import System
-from tests.waiting import eventually_sync
+from tests.waiting import PATIENCE_S, eventually_sync
 
 
 def test_an_end_that_is_given_alone_is_the_first_after_the_booking_begins(system: System) -> None:
@@ -177,7 +177,7 @@ def test_the_last_lines_of_an_output_are_printed_alone(system: System) -> None:
     assert following.stdout is not None
     assert [following.stdout.readline() for _ in range(2)] == ["8\n", "9\n"]
     gate.touch()
-    assert following.communicate(timeout=60)[0] == "last\n"
+    assert following.communicate(timeout=PATIENCE_S)[0] == "last\n"
 
 
 def test_a_value_that_was_mistyped_is_answered_with_the_one_that_was_meant(system: System) -> None:

@@ -11,6 +11,7 @@ from reservation_core.runtime.settings.components import ApiSettings, ClusterKin
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.bookings.calendars import add_nodes, asked, at
 from tests.integration.api_service.callers import JOB, submitted
+from tests.waiting import PATIENCE_S
 
 WITH_IMAGE = {"command": ["true"], "image": "registry.example/train:1"}
 
@@ -29,7 +30,7 @@ async def test_a_type_that_was_never_seen_is_refused_with_the_types_that_there_a
     # Before the first node nobody knows which types there will be.
     await submitted(alice, gpu_type="h10")
     await add_nodes(runtime, a=("h100", 2), b=("t4", 1))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while (await alice.post("/v1/jobs", json={**JOB, "gpu_type": "h10"})).status_code == 202:
             await asyncio.sleep(0.05)
     code, detail = await refusal(alice, "/v1/jobs", {**JOB, "gpu_type": "h10"})

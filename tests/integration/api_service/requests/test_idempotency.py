@@ -12,6 +12,7 @@ from reservation_core.runtime.settings.components import ApiSettings, ClusterKin
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.bookings.calendars import add_nodes, asked, at
 from tests.integration.api_service.callers import JOB, submitted
+from tests.waiting import PATIENCE_S
 
 KEY = {"Idempotency-Key": "9b2f"}
 
@@ -73,7 +74,7 @@ async def test_what_would_be_refused_now_has_its_first_answer(
         case "type":
             await add_nodes(runtime, a=("h100", 2))
             # Types are looked for once a second before the first node.
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 while (await alice.post("/v1/jobs", json=job)).status_code == 202:
                     await asyncio.sleep(0.05)
         case _:
