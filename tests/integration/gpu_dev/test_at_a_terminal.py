@@ -38,7 +38,7 @@ class AtTerminal:
 
         def found() -> bool:
             with suppress(OSError):  # nothing there yet, or the other end is closed
-                self.shown += os.read(self.master, 65_536).decode()
+                self.shown += os.read(self.master, 65_536).decode(errors="replace")
             return text in self.shown
 
         eventually_sync(found)

@@ -177,7 +177,7 @@ def test_at_a_terminal_it_is_asked(system: System, run_sql, answer: str, done: b
     def asked() -> bool:
         nonlocal shown
         with suppress(OSError):
-            shown += os.read(master, 4096).decode()
+            shown += os.read(master, 4096).decode(errors="replace")
         return "switched off" in shown
 
     eventually_sync(asked)
