@@ -28,7 +28,7 @@ def ended(system: System, job_id: str) -> dict[str, Any]:
 
 
 def test_jobs_run_one_after_another(system: System) -> None:
-    first = submit(system, "-n", "first", "--", "sleep", "30")
+    first = submit(system, "-n", "first", "--", "sleep", "300")
     waits = system.cli("submit", "-g", "1", "-d", "5m", "--after", "ok:first", "--", "true")
     second = waits.stdout.strip()
     assert f"It waits for {first} to succeed. Its start is not known yet." in " ".join(waits.stderr.split())
@@ -41,6 +41,7 @@ def test_jobs_run_one_after_another(system: System) -> None:
     explained = system.cli("explain", second).stdout
     assert f"{first} is running now." in explained
     assert f"See when {first} ends: gpu-dev explain {first}" in explained
+    eventually_sync(lambda: job_of(system, second)["promised_start_at"] is not None)
     held = job_of(system, second)
     assert held["promised_start_at"] >= held["estimated_start_at"] >= job_of(system, first)["ends_at"]
     starts = system.cli("explain", second).stdout
