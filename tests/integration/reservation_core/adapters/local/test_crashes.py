@@ -138,8 +138,16 @@ async def test_a_pod_without_its_supervisor_is_lost_and_nothing_is_left(
     spec = make_spec(*daemon_command(pid_file, bare + "echo up; exec sleep 600"))
     await cluster.create_pod(spec)
     await eventually(lambda: log_of(cluster, spec))
-    family = supervisor_of(home, spec).children(recursive=True)
-    assert {" ".join(process.cmdline()) for process in family} >= {"sleep 600", "sleep 601"}
+    supervisor = supervisor_of(home, spec)
+
+    def asleep() -> list[psutil.Process]:
+        """All of them, once both are no shells any more."""
+        found = supervisor.children(recursive=True)
+        with suppress(psutil.NoSuchProcess):
+            return found if {" ".join(process.cmdline()) for process in found} >= {"sleep 600", "sleep 601"} else []
+        return []
+
+    family = await eventually(asleep)
     async with watching(cluster) as seen:
         await eventually(lambda: phases(seen, spec) == [PodPhase.RUNNING])
         supervisor_of(home, spec).kill()
