@@ -196,7 +196,7 @@ async def test_a_leader_that_leads_again_gets_no_xid_error_that_another_one_has(
 async def test_an_agent_that_hangs_delays_a_look_by_its_limit_alone(
     agents: Agents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent_samples, "ANSWER_S", 0.2)
+    monkeypatch.setattr(agent_samples, "ANSWER_S", 2.0)
     app, over = FastAPI(), asyncio.Event()
 
     @app.get("/samples")

@@ -17,7 +17,7 @@ from tests.nvml.driver import Driver, build, in_place
 
 AT = datetime(2030, 1, 1, 12, tzinfo=UTC)
 GPU_IS_LOST, NOT_SUPPORTED, NO_PERMISSION, UNKNOWN = 15, 3, 4, 999
-PATIENT_S, HASTY_S = 30.0, 0.3
+PATIENT_S, HASTY_S = 30.0, 1.0
 WHOLE, FIRST, SECOND = "GPU-test-0", "MIG-test-0-0", "MIG-test-0-2"
 ALL = [WHOLE, FIRST, SECOND, "GPU-test-1"]
 GPM = ("-DHEALTH", "-DMIG", "-DGPM")

@@ -16,7 +16,7 @@ from tests.nvml.driver import Driver, build, in_place
 
 AT = datetime(2030, 1, 1, 12, tzinfo=UTC)
 GPU_IS_LOST, NOT_SUPPORTED, NO_PERMISSION, UNKNOWN, DRIVER_NOT_LOADED = 15, 3, 4, 999, 9
-PATIENT_S, HASTY_S = 30.0, 0.3
+PATIENT_S, HASTY_S = 30.0, 1.0
 POWER_LIMIT, HOT = 0x4, 0x40
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="a C compiler builds the library")
