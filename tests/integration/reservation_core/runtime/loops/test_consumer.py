@@ -209,7 +209,7 @@ async def test_what_takes_longer_than_it_is_hidden_is_not_taken_by_another(runti
         seen.append(message.id)
         await go_on.wait()
 
-    hidden = timedelta(seconds=1)
+    hidden = timedelta(seconds=2)
     async with (
         consuming(runtime, handle, replace(RULES, visibility=hidden)),
         consuming(runtime, handle, replace(RULES, visibility=hidden)),
