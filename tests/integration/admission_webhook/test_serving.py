@@ -280,7 +280,7 @@ def test_without_a_certificate_it_waits_for_one(tmp_path: Path) -> None:
 def test_it_serves_on_for_a_while_after_sigterm(tmp_path: Path) -> None:
     pair = new_pair()
     write_pair(pair, tmp_path)
-    with webhook_process(tmp_path, GPU_DEV_WEBHOOK__DRAIN_S="3") as webhook, client_of(webhook, pair) as client:
+    with webhook_process(tmp_path, GPU_DEV_WEBHOOK__DRAIN_S="6") as webhook, client_of(webhook, pair) as client:
         assert "connection" not in client.get("/ready").headers
         webhook.signal(signal.SIGTERM)
         eventually_sync(lambda: client.get("/ready").status_code == 503)
