@@ -51,6 +51,17 @@ async def log_of(cluster: Cluster, spec: PodSpec, *, follow: bool = False) -> st
     return b"".join([chunk async for chunk in cluster.pod_logs(str(spec.name), follow=follow)]).decode()
 
 
+def until_told(says: str = "echo ready") -> tuple[str, str, str]:
+    """A command that says something, and runs until it is told to end: then with 3."""
+    return "sh", "-c", f"trap 'exit 3' USR1; {says}; while :; do sleep 0.05; done"
+
+
+async def tell_to_end(cluster: Cluster, spec: PodSpec) -> None:
+    """Tell it so, once it has said something."""
+    await eventually(lambda: log_of(cluster, spec))
+    await cluster.signal_pod(str(spec.name), "USR1")
+
+
 @asynccontextmanager
 async def watching(cluster: Cluster) -> AsyncIterator[list[PodStatus]]:
     """Everything that `watch` says while the block runs."""
@@ -117,10 +128,11 @@ class ClusterBehaviour:
 
     async def test_a_pod_says_what_it_holds_as_long_as_it_exists(self, cluster: Cluster, make_spec: SpecMaker) -> None:
         now = datetime.now(UTC)
-        spec = replace(make_spec("sh", "-c", "sleep 0.3"), pods=2, starts_at=now, ends_at=now + timedelta(hours=2))
+        spec = replace(make_spec(*until_told()), pods=2, starts_at=now, ends_at=now + timedelta(hours=2))
         await cluster.create_pod(spec)
         running = await eventually(reaches(cluster, spec, PodPhase.RUNNING))
         assert running is not None
+        await tell_to_end(cluster, spec)
         for holding in (running.holding, (await finished(cluster, spec)).holding):
             assert holding is not None
             assert (holding.node, holding.gpu_indices, holding.pods) == (spec.node, spec.gpu_indices, 2)
@@ -130,7 +142,7 @@ class ClusterBehaviour:
     async def test_a_pod_may_hold_no_gpu(self, cluster: Cluster, make_spec: SpecMaker) -> None:
         now = datetime.now(UTC)
         none = {"gpu_indices": (), "gpu_uuids": (), "env": (("CUDA_VISIBLE_DEVICES", ""),)}
-        made = make_spec("sh", "-c", 'printf "<%s>" "$CUDA_VISIBLE_DEVICES"; sleep 0.3')
+        made = make_spec(*until_told('printf "<%s>" "$CUDA_VISIBLE_DEVICES"'))
         spec = replace(made, **none, starts_at=now, ends_at=now + timedelta(hours=2))
         await cluster.create_pod(spec)
         running = await eventually(reaches(cluster, spec, PodPhase.RUNNING))
@@ -138,6 +150,7 @@ class ClusterBehaviour:
         assert running.holding is not None
         assert (running.holding.node, running.holding.gpu_indices) == (spec.node, ())
         await cluster.create_pod(spec)  # it is the same pod
+        await tell_to_end(cluster, spec)
         assert await log_of(cluster, spec, follow=True) == "<>"
 
     async def test_creating_again_does_nothing(self, cluster: Cluster, make_spec: SpecMaker) -> None:
@@ -207,7 +220,7 @@ class ClusterBehaviour:
         assert status.reason.code is ReasonCode.DURATION_REACHED
 
     async def test_a_moved_deadline_is_the_one_that_counts(self, cluster: Cluster, make_spec: SpecMaker) -> None:
-        first = datetime.now(UTC) + timedelta(seconds=1)
+        first = datetime.now(UTC) + timedelta(seconds=4)  # by then it has been made and moved
         spec = make_spec("sleep", "600", deadline=first, grace=AT_ONCE)
         await cluster.create_pod(spec)
         moved = first + timedelta(seconds=1)
@@ -255,12 +268,14 @@ class ClusterBehaviour:
         assert everything == {one.name, other.name, longer.name, second.name}
 
     async def test_watch_tells_what_is_and_what_comes(self, cluster: Cluster, make_spec: SpecMaker) -> None:
-        old, new = make_spec("sleep", "600"), make_spec("sh", "-c", "sleep 0.3; exit 3")
+        old, new = make_spec("sleep", "600"), make_spec(*until_told())
         await cluster.create_pod(old)
         await eventually(reaches(cluster, old, PodPhase.RUNNING))
         async with watching(cluster) as seen:
             await eventually(lambda: phases(seen, old) == [PodPhase.RUNNING])
             await cluster.create_pod(new)
+            await eventually(lambda: PodPhase.RUNNING in phases(seen, new))
+            await tell_to_end(cluster, new)
             await eventually(lambda: PodPhase.FINISHED in phases(seen, new))
             await cluster.delete_pod(str(old.name), AT_ONCE)
             await cluster.delete_pod(str(new.name), AT_ONCE)
