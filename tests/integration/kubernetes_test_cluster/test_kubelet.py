@@ -1,7 +1,9 @@
 """The test kubelet takes pods through their lives as a real one does, on the emulator and on a real API server."""
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,8 @@ from tests.kubernetes.nodes import NodeSpec
 from tests.waiting import eventually
 
 _NUMBERS = itertools.count()
+UNTIL = 'until [ -e "$0" ]; do sleep 0.05; done'
+"""A script's line that waits for the file that its command names."""
 
 
 class Pods:
@@ -137,10 +141,13 @@ async def test_what_no_node_has_taken_goes_at_once(pods: Pods) -> None:
     assert await pods.get(name) is None
 
 
-async def test_a_log_is_followed_to_its_end_and_its_tail_can_be_had(pods: Pods) -> None:
-    name = await pods.create("sh", "-c", "for i in 1 2 3; do echo $i; sleep 0.05; done; printf end")
+async def test_a_log_is_followed_to_its_end_and_its_tail_can_be_had(pods: Pods, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    name = await pods.create("sh", "-c", f"echo 1; {UNTIL}; echo 2; echo 3; printf end", str(gate))
     await pods.running(name)
-    assert await pods.log(name, follow="true") == "1\n2\n3\nend"
+    following = asyncio.create_task(pods.log(name, follow="true"))
+    gate.touch()
+    assert await following == "1\n2\n3\nend"
     assert await pods.log(name, tailLines="2") == "3\nend"
 
 
@@ -233,8 +240,9 @@ async def test_a_pod_may_die_without_a_word(pods: Pods, kubelet: Kubelet) -> Non
     await pods.gone(name)
 
 
-async def test_a_silent_node_goes_on_and_reports_when_it_is_back(pods: Pods, kubelet: Kubelet) -> None:
-    long, short = await pods.create("sleep", "600"), await pods.create("sh", "-c", "sleep 0.2; exit 4")
+async def test_a_silent_node_goes_on_and_reports_when_it_is_back(pods: Pods, kubelet: Kubelet, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    long, short = await pods.create("sleep", "600"), await pods.create("sh", "-c", f"{UNTIL}; exit 4", str(gate))
     await pods.running(long)
     await pods.running(short)
     kubelet.silence("node-a")
@@ -243,6 +251,7 @@ async def test_a_silent_node_goes_on_and_reports_when_it_is_back(pods: Pods, kub
         "Unknown"
     ]
     await pods.delete(long, 1)
+    gate.touch()
     await eventually(lambda: kubelet.running() == [long])
     assert (await pods.running(short))["status"]["phase"] == "Running"
     kubelet.answer_again("node-a")
