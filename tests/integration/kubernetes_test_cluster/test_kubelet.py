@@ -135,6 +135,14 @@ async def test_a_deleted_pod_has_its_grace(pods: Pods, kubelet: Kubelet) -> None
     assert kubelet.running() == []
 
 
+async def test_the_end_of_the_first_process_is_the_containers_and_takes_others_along(pods: Pods) -> None:
+    name = await pods.create("sh", "-c", "sleep 600 & echo ready; wait")
+    await pods.running(name)
+    await eventually(lambda: pods.log(name))
+    await pods.delete(name, 600)
+    await pods.gone(name)
+
+
 async def test_what_no_node_has_taken_goes_at_once(pods: Pods) -> None:
     name = await pods.create("true", nodeName=None)
     await pods.delete(name, 60)

@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from io import FileIO
 from pathlib import Path
 from typing import Protocol
 
@@ -102,6 +103,7 @@ class ProcessContainer:
         self._reaper = reaper
         self._folder = folder
         self._process: asyncio.subprocess.Process | None = None
+        self._output: FileIO | None = None
         self._adopted: set[int] = set()
         self._env = {"PATH": os.environ["PATH"], "HOME": str(folder), "HOSTNAME": hostname}
         for variable in spec.get("env") or []:
@@ -122,37 +124,51 @@ class ProcessContainer:
     async def start(self) -> None:
         """Raises OSError for a command that is not there."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._process = await asyncio.create_subprocess_exec(
-            *self._command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            cwd=self._cwd,
-            env=self._env,
-            start_new_session=True,
-        )
+        # A pipe of our own: asyncio's would have the process end only once its children have closed it, too.
+        ours, its = os.pipe()
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=its,
+                stderr=its,
+                cwd=self._cwd,
+                env=self._env,
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(ours)
+            raise
+        finally:
+            os.close(its)
+        self._output = os.fdopen(ours, "rb", buffering=0)
         self._reaper.watch(self._process.pid)
 
     async def wait(self) -> int:
         """A first process that ends takes the others with it, as the end of a PID namespace does."""
         assert self._process is not None
-        assert self._process.stdout is not None
-        reading = asyncio.create_task(self._read(self._process.stdout))
+        assert self._output is not None
+        reading = asyncio.create_task(self._read(self._output))
         try:
             code = await self._process.wait()
         finally:
             self.kill()
             self._reaper.forget(self._process.pid)
             await self._process.wait()  # also of one that is abandoned: nothing of it may outlive the event loop
-        with contextlib.suppress(TimeoutError):  # a process that left the group may hold the pipe open
-            async with asyncio.timeout(_DRAINED_WITHIN_S):
-                await reading
+            with contextlib.suppress(TimeoutError):  # a process that left the group may hold the pipe open
+                async with asyncio.timeout(_DRAINED_WITHIN_S):
+                    await reading
         self.log.close()
         return 128 - code if code < 0 else code
 
-    async def _read(self, output: asyncio.StreamReader) -> None:
-        while chunk := await output.read(2**16):
-            self.log.add(chunk)
+    async def _read(self, output: FileIO) -> None:
+        reader, loop = asyncio.StreamReader(), asyncio.get_running_loop()
+        pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), output)
+        try:
+            while chunk := await reader.read(2**16):
+                self.log.add(chunk)
+        finally:
+            pipe.close()
 
     @property
     def env(self) -> dict[str, str]:
