@@ -57,9 +57,9 @@ BY_KEY = frozenset(
     job_share add_app_ticket use_app_ticket app_pass lock_connections_of_user open_connection refresh_connections
     close_connections connections_of_job
     gpus_of_uuids add_gpu_samples lock_gpu_use move_gpu_use gpus_of_job gpus_of_node gpu_use_rolled oldest_gpu_hour
-    make_gpu_use_partitions drop_gpu_use_partition note_gpu_errors add_gpu_speeds gpu_by_place quarantine_gpu
-    release_gpu note_slow_gpu note_gpu_not_slow note_job_of_quarantined_gpu forget_gpu_use_sums claim_digest
-    hold_ledger_time ledger_time ledger_time_is_confirmed notice_routes set_notice_routes may_be_stored
+    forget_gpu_use_to_come make_gpu_use_partitions drop_gpu_use_partition note_gpu_errors add_gpu_speeds gpu_by_place
+    quarantine_gpu release_gpu note_slow_gpu note_gpu_not_slow note_job_of_quarantined_gpu forget_gpu_use_sums
+    claim_digest hold_ledger_time ledger_time ledger_time_is_confirmed notice_routes set_notice_routes may_be_stored
     gpu_types_ever least_share_in_booking store_learnt_waits kept_by_nodes take_places clear_slots_of_places
     keep_needed_jobs needed_jobs add_dependencies dependencies_of take_news give_up_starts_after
     dependencies_among linked_jobs predicted_starts

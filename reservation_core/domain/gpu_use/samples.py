@@ -18,7 +18,8 @@ _TEMPERATURES = (-100, 300)
 _MOST_ERRORS = 2**31 - 1
 _MOST_XID = 2**15 - 1
 _LEAST_FRESH = timedelta(minutes=1)
-_AHEAD = timedelta(minutes=5)
+_AHEAD = timedelta(seconds=10)
+"""More than clocks of processes differ by: they count the ledger's time."""
 
 
 class ImplausibleSampleError(ValueError):

@@ -15,8 +15,8 @@ _AT_ONCE = timedelta(minutes=10)
 """Of which samples one transaction rolls up at most."""
 _LATE = timedelta(seconds=30)
 """How long the end of a minute is waited for."""
-_A_DAY_TAKES = timedelta(minutes=10)
-"""At most, to be compressed: a day of 3,000 GPUs (4 million rows) took half a minute on a busy machine."""
+_LASTS_AT_MOST = timedelta(minutes=10)
+"""A statement on a whole day: to compress one of 3,000 GPUs (4 million rows) took half a minute on a busy machine."""
 
 
 async def keep_use(uow_factory: UnitOfWorkFactory) -> None:
@@ -28,17 +28,28 @@ async def keep_use(uow_factory: UnitOfWorkFactory) -> None:
         await uow.retention.make_gpu_use_partitions()
         now = await uow.now()
         await uow.gpu_health.forget(now - ERRORS_KEPT, now - SAMPLES_KEPT)
+    patient = uow_factory.bounded(connection=_LASTS_AT_MOST, statement=_LASTS_AT_MOST)
+    async with patient() as uow:
+        await _forget_to_come(uow)
     for _ in range(STEPS):
         async with uow_factory() as uow:
             if not await _roll_up(uow):
                 break
     else:
         return  # what is not rolled up yet must not be dropped
-    patient = uow_factory.bounded(connection=_A_DAY_TAKES, statement=_A_DAY_TAKES)
     for _ in range(STEPS):
         async with patient() as uow:
-            if not await uow.retention.drop_gpu_use_partition(_A_DAY_TAKES):
+            if not await uow.retention.drop_gpu_use_partition(_LASTS_AT_MOST):
                 break
+
+
+async def _forget_to_come(uow: UnitOfWork) -> None:
+    """Where the clock went back, remove what was sampled in times that come again: it would hide what GPUs do then."""
+    rolled = await uow.gpu_use.lock()
+    now = await uow.now()
+    if rolled[Resolution.MINUTES] > now:
+        back = {resolution: min(until, step_begin(now, resolution.step)) for resolution, until in rolled.items()}
+        await uow.gpu_use.forget_to_come(now, back)
 
 
 async def _roll_up(uow: UnitOfWork) -> bool:

@@ -6,13 +6,15 @@ from operator import itemgetter
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.gpu_use.roll_ups import step_begin
 from reservation_core.domain.gpu_use.samples import GpuSample, timely_times
+from reservation_core.domain.gpu_use.spans import Resolution
 
 
 async def store_samples(uow_factory: UnitOfWorkFactory, samples: Sequence[GpuSample]) -> list[GpuSample]:
     """Store a batch in one transaction, and return those of known GPUs, in their order.
 
     A sample that is sent again is kept once. Samples of GPUs that the inventory does not have (on their node), and of a
-    time that is over or to come, are left out. Where a sample comes after its minute was rolled up, the minute is
+    time that is over or to come, are left out; and all, where the clock went back, until `keep_use` has removed those
+    of before, which would stay in place of these. Where a sample comes after its minute was rolled up, the minute is
     rolled up again.
     """
     if not samples:
@@ -28,6 +30,8 @@ async def store_samples(uow_factory: UnitOfWorkFactory, samples: Sequence[GpuSam
         if not known:
             return stored
         rolled = await uow.gpu_use.lock()
+        if rolled[Resolution.MINUTES] > now:
+            return []
         known.sort(key=itemgetter(0))  # as in the index, whose pages are then written one after another
         await uow.gpu_use.add(known)
         await uow.gpu_health.note_errors(known)

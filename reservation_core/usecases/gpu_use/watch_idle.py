@@ -20,7 +20,7 @@ from reservation_core.domain.gpu_use.idleness import (
     judge,
 )
 from reservation_core.domain.gpu_use.roll_ups import UsePoint, roll_up
-from reservation_core.domain.gpu_use.spans import spans_of
+from reservation_core.domain.gpu_use.spans import Resolution, spans_of
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.policy.limits import NO_POLICY, Policy
 from reservation_core.ports.clock import Clock
@@ -140,12 +140,14 @@ def _by_step(points: Sequence[UsePoint], step: timedelta) -> Sequence[UsePoint]:
 
 
 async def _verdicts(uow: UnitOfWork, looks: Sequence[_Look]) -> list[tuple[HoldingJob, IdleVerdict]]:
-    """The jobs about which there is something to do."""
+    """The jobs about which there is something to do; none where the clock went back, until `keep_use` has run."""
+    rolled = await uow.gpu_use.rolled()
+    if rolled[Resolution.MINUTES] > looks[0].now:
+        return []
     quiet = await uow.gpu_use.quiet([recent for look in looks for recent in _recent(look)], looks[0].now)
     # Without a warning a GPU in use, or without samples, decides: nothing else needs to be read.
     left = [look for look in looks if look.job.watched.warning is not None or quiet.issuperset(look.job.gpu_ids)]
     fresh = await uow.gpu_use.quiet([recent for look in left for recent in _fresh(look)], looks[0].now)
-    rolled = await uow.gpu_use.rolled()
     found = []
     for step in {look.window.step for look in left}:
         same = [look for look in left if look.window.step == step]

@@ -35,6 +35,22 @@ OF_STORE = "tests/integration/reservation_core/adapters/postgres/gpu_use/test_gp
 
 USE_OF_GPUS = (
     Mutant(
+        "samples of times that come again stay",
+        "Where the clock went back, no sample is stored before those of times to come are removed",
+        STORING,
+        "        if rolled[Resolution.MINUTES] > now:\n            return []\n",
+        "",
+        (f"{OF_STORE}::test_a_clock_that_goes_back_leaves_no_samples_of_times_that_come_again",),
+    ),
+    Mutant(
+        "samples of times that come again release",
+        "Where the clock went back, no idle job is judged by samples of times to come",
+        WATCHING,
+        "    if rolled[Resolution.MINUTES] > looks[0].now:\n        return []\n",
+        "",
+        (f"{OF_WATCH}::test_nothing_is_released_by_samples_of_times_that_come_again",),
+    ),
+    Mutant(
         "an agent speaks of other nodes' GPUs",
         "A node agent speaks of the GPUs of its own node alone",
         "reservation_core/adapters/postgres/gpu_use/gpu_use.sql",

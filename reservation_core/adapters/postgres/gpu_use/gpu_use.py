@@ -51,6 +51,12 @@ class GpuUse(StatementRunner):
         until = {"minutes_until": rolled[Resolution.MINUTES], "hours_until": rolled[Resolution.HOURS]}
         await self._run("move_gpu_use", **until)
 
+    async def forget_to_come(self, now: datetime, rolled: Mapping[Resolution, datetime]) -> None:
+        """Remove samples of after `now` and roll-ups from `rolled` on, and roll up from there; only with the lock."""
+        until = {"minutes_until": rolled[Resolution.MINUTES], "hours_until": rolled[Resolution.HOURS]}
+        await self._run("forget_gpu_use_to_come", now=now, **until)
+        await self.move(rolled)
+
     async def add(self, samples: Sequence[tuple[int, GpuSample]]) -> None:
         """Store samples by GPU id, by COPY. Those that are stored already stay as they are."""
         rows = [_row_of(gpu_id, sample) for gpu_id, sample in samples]

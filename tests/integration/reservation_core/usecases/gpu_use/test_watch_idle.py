@@ -8,6 +8,7 @@ import pytest
 
 from reservation_core.domain.errors import NotFoundError, NotIdleError
 from reservation_core.domain.gpu_use.idle_rules import IdleRule, IdleThen
+from reservation_core.domain.gpu_use.spans import Resolution
 from reservation_core.domain.model import BookingStatus, JobStatus, PodPhase, ReasonCode, Role
 from reservation_core.domain.policy.limits import UNLIMITED, Rules, Scope
 from reservation_core.ports.people.identities import Principal
@@ -215,6 +216,22 @@ async def test_late_samples_are_no_idleness(world: World, use: Use) -> None:
     await use.pass_minutes(20)
     world.clock.go_on(2 * MINUTE)
     assert await use.look() == NOTHING
+
+
+async def test_nothing_is_released_by_samples_of_times_that_come_again(world: World, use: Use) -> None:
+    """The clock was ahead and was set back: by its samples all GPUs are idle for an hour to come."""
+    job_id = await world.ran(duration=7200)
+    await use.pass_minutes(72)
+    await world.sql(make_partition("gpu_minutes"))
+    async with world.uow() as uow:
+        await uow.gpu_use.roll_up(Resolution.MINUTES, START, world.clock.now())
+    await world.sql("UPDATE gpu_use_state SET minutes_until = :at", at=world.clock.now())
+    world.clock.go_on(-60 * MINUTE)
+    await rule(world)
+    for _ in range(20):
+        assert await use.look() == NOTHING
+        world.clock.go_on(MINUTE)
+    assert (await world.row(job_id)).status is JobStatus.RUNNING
 
 
 async def test_the_next_holder_is_not_judged_by_the_use_before(world: World, use: Use) -> None:

@@ -97,7 +97,7 @@ class Oracle:
     @staticmethod
     def seen(samples: Sequence[Sample], since: int, now: int, real: int) -> list[tuple[int, float | None]]:
         """The samples of a time that have come; of a time to come none are read."""
-        return [(at, use) for at, use, seen in samples if since <= at < now and seen <= real]
+        return [(sample.at, sample.use) for sample in samples if since <= sample.at < now and sample.is_there(real)]
 
     @staticmethod
     def active(here: Sequence[tuple[int, float | None]], begin: int, end: int) -> float:
@@ -121,9 +121,15 @@ class Oracle:
         assert release_at is not None
         assert release_at - warned_at >= rule.grace.total_seconds()
         assert history.leader_now(real) >= release_at
+        window = int(rule.window.total_seconds())
+        stepped = max(since for since, _ in history.leader_off if since <= real)
+        for truth in history.truth:
+            for since in (max(stepped, real - window), warned_real):
+                slots = truth[since // EVERY_S : real // EVERY_S]
+                lasted = window // EVERY_S if since < warned_real else len(slots)
+                assert since < stepped or sum(slots) / lasted < rule.below + JITTER
         if not history.exact:
             return
-        window = int(rule.window.total_seconds())
         assert real - warned_real >= rule.grace.total_seconds()
         assert real - history.started_s >= window + rule.grace.total_seconds()
         end = real - real % MINUTE_S
@@ -142,7 +148,7 @@ def played(history: History) -> list[tuple[int, str]]:
     counts_from, done = history.started_s, []
     warning: IdleWarning | None = None
     for real in history.looks:
-        if real < history.started_s:
+        if real < history.started_s or history.is_forgetting(real):
             continue
         now = history.leader_now(real)
         rule = history.rule_at(real)
@@ -187,9 +193,9 @@ def named(verdict: IdleVerdict | None) -> str:
 def points(samples: Sequence[Sample], since: int, now: int, real: int) -> list[UsePoint]:
     """Points by minute, as they are read from the database: from `since` on to now."""
     minutes: dict[int, list[float | None]] = {}
-    for at, use, seen in samples:
-        if since <= at < now and seen <= real:
-            minutes.setdefault(at - at % MINUTE_S, []).append(use)
+    for sample in samples:
+        if since <= sample.at < now and sample.is_there(real):
+            minutes.setdefault(sample.at - sample.at % MINUTE_S, []).append(sample.use)
     return [
         UsePoint(moment(minute), len(uses), utilisation=level(uses), unknown=sum(use is None for use in uses))
         for minute, uses in minutes.items()
@@ -204,7 +210,10 @@ def fresh_gpus(history: History, window: IdleWindow, warning: IdleWarning | None
     return {
         gpu
         for gpu, samples in enumerate(history.samples)
-        if any(since <= moment(at) and at < now and seen <= real and use is not None for at, use, seen in samples)
+        if any(
+            since <= moment(sample.at) and sample.at < now and sample.is_there(real) and sample.use is not None
+            for sample in samples
+        )
     }
 
 
@@ -231,7 +240,7 @@ def test_what_is_idle_is_warned_and_released_in_time() -> None:
         chance = random.Random(seed)
         rule = IdleRule(0.1, timedelta(minutes=chance.choice([1, 5, 20])), timedelta(minutes=3), IdleThen.RELEASE)
         ends_s = 3600
-        samples: list[Sample] = [(at, 0.0, at + 1) for at in range(5, ends_s, EVERY_S)]
+        samples: list[Sample] = [Sample(at, 0.0, at + 1) for at in range(5, ends_s, EVERY_S)]
         history = History(rule, 300, ends_s, [[0.0] * 360], [samples], list(range(0, ends_s, 30)))
         [(warned, first), (released, second)] = played(history)
         assert (first, second) == ("warn", "release")
@@ -241,8 +250,8 @@ def test_what_is_idle_is_warned_and_released_in_time() -> None:
 
 def test_nothing_is_released_without_a_sample_of_now() -> None:
     rule = IdleRule(0.1, timedelta(minutes=10), timedelta(minutes=5), IdleThen.RELEASE)
-    until_stall: list[Sample] = [(at, 0.0, at + 1) for at in range(5, 940, EVERY_S)]
-    again: list[Sample] = [(at, 0.0, at + 1) for at in range(975, 1200, EVERY_S)]
+    until_stall: list[Sample] = [Sample(at, 0.0, at + 1) for at in range(5, 940, EVERY_S)]
+    again: list[Sample] = [Sample(at, 0.0, at + 1) for at in range(975, 1200, EVERY_S)]
     stalled = History(rule, 0, 1200, [[0.0] * 120], [until_stall], [601, 971, 981, 1025])
     assert played(stalled) == [(601, "warn"), (1025, "over")]
     assert played(replace(stalled, looks=[601, 964])) == [(601, "warn"), (964, "release")]
@@ -252,7 +261,7 @@ def test_nothing_is_released_without_a_sample_of_now() -> None:
 
 def test_one_missing_sample_after_a_warning_leaves_it() -> None:
     rule = IdleRule(0.1, timedelta(minutes=10), timedelta(minutes=5), IdleThen.RELEASE)
-    samples: list[Sample] = [(at, 0.0, at + 1) for at in range(5, 1200, EVERY_S) if at != 695]
+    samples: list[Sample] = [Sample(at, 0.0, at + 1) for at in range(5, 1200, EVERY_S) if at != 695]
     history = History(rule, 0, 1200, [[0.0] * 120], [samples], [601, 725, 906])
     assert played(history) == [(601, "warn"), (906, "release")]
 

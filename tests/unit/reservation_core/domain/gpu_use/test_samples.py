@@ -51,4 +51,4 @@ def test_a_sample_is_of_a_gpu_at_a_time(uuid: str, at: datetime, named: str) -> 
 
 
 def test_late_and_early_samples() -> None:
-    assert timely_times(AT) == (AT - timedelta(days=1), AT + timedelta(minutes=5))
+    assert timely_times(AT) == (AT - timedelta(days=1), AT + timedelta(seconds=10))

@@ -1,5 +1,6 @@
 """Samples of GPUs in the database: once each, rolled up, read by key, dropped by day."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -188,6 +189,42 @@ async def test_a_late_sample_is_rolled_up_all_the_same(uow: UnitOfWorkFactory, g
     assert (minute.samples, minute.utilisation) == (2, Level(0.75, 1.0))
     [hour] = await read(uow, gpu, begin, begin + HOUR, HOUR)
     assert (hour.samples, hour.utilisation) == (2, Level(0.75, 1.0))
+
+
+async def test_a_clock_that_goes_back_leaves_no_samples_of_times_that_come_again(
+    uow: UnitOfWorkFactory, gpu: int, seed: Any
+) -> None:
+    """They would stay in place of new ones: a GPU in use now would look as idle as it was by the wrong clock."""
+    begin = THIS_HOUR - HOUR
+    await seed.run("UPDATE gpus SET uuid = 'GPU-c' WHERE id <> :id", id=gpu)
+    await seed.run(
+        "INSERT INTO gpu_samples (at, gpu_id, utilisation, xid) SELECT at, :gpu, 0, 0 "
+        "FROM generate_series(CAST(:begin AS timestamptz) + interval '5 s', now() + interval '2h', interval '10s') at",
+        gpu=gpu, begin=begin,
+    )  # fmt: skip
+    await seed.run(
+        "INSERT INTO gpu_minutes (at, gpu_id, samples, utilisation_mean, utilisation) SELECT at, :gpu, 6, 0, 0 "
+        "FROM generate_series(CAST(:begin AS timestamptz), now() + interval '2 h', interval '1 min') at",
+        gpu=gpu, begin=begin,
+    )  # fmt: skip
+    await seed.run(
+        "INSERT INTO gpu_hours (at, gpu_id, samples, utilisation_mean, utilisation) SELECT at, :gpu, 360, 0, 0 "
+        "FROM generate_series(CAST(:begin AS timestamptz), now() + interval '1 h', interval '1 h') at",
+        gpu=gpu, begin=begin,
+    )  # fmt: skip
+    await rolled_until(seed, NOW + 2 * HOUR)
+    step = datetime.now(UTC).replace(microsecond=0)
+    busy = GpuSample("GPU-a", step.replace(second=step.second - step.second % 10 + 5), 0.9)
+    busy = replace(busy, at=busy.at + TEN) if busy.at <= step else busy
+    assert await store_samples(uow, [busy]) == []
+    await keep_use(uow)
+    assert await store_samples(uow, [busy]) == [busy]
+    [point] = await read(uow, gpu, busy.at, busy.at + TEN, TEN)
+    assert point.utilisation == Level(0.9, 0.9)
+    for table, length in (("gpu_samples", timedelta(0)), ("gpu_minutes", MINUTE), ("gpu_hours", HOUR)):
+        newest = await seed.run(f"SELECT max(at) FROM {table} WHERE at <> :at", at=busy.at)
+        assert step - HOUR - MINUTE - 2 * TEN <= newest + length <= datetime.now(UTC), table
+    assert await seed.run("SELECT count(*) FROM gpu_samples WHERE at < :at", at=begin + MINUTE) == 6
 
 
 async def in_timescaledb(seed: Any) -> bool:
