@@ -3,7 +3,7 @@
 `GPU_DEV_TEST_DATABASE_URL` names a server that has it. All other tests of samples run on either kind.
 """
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -64,6 +64,14 @@ def compression(timescaledb: None, database_server: NoopExecutor) -> None:
 def roles(empty_database_url: str) -> Iterator[tuple[str, str]]:
     with owner_and_application(empty_database_url) as urls:
         yield urls
+
+
+@pytest.fixture
+async def superuser(empty_database_url: str) -> AsyncIterator[Seed]:
+    """The superuser in a database that is not migrated yet."""
+    engine = open_engine(empty_database_url, pool=1, application="tests")
+    yield Seed(engine)
+    await engine.dispose()
 
 
 @pytest.fixture
@@ -200,43 +208,35 @@ async def test_a_database_can_leave_for_a_server_without_timescaledb(timescaledb
     assert await seed.run("SELECT drop_gpu_use_partition()") == 0
 
 
-async def test_rows_that_are_there_stay_until_they_are_moved(timescaledb: None, empty_database_url: str) -> None:
-    engine = open_engine(empty_database_url, pool=1, application="tests")
-    seed = Seed(engine)
-    try:
-        await upgrade(empty_database_url)
-        await downgrade(empty_database_url, BEFORE)
-        assert await storage(seed) == {"partitions"}
-        await seed.run("INSERT INTO gpu_samples (at, gpu_id, xid) VALUES (:at, 1, 0)", at=NOW)
-        await upgrade(empty_database_url)
-        assert await storage(seed) == {"partitions"}
-        await seed.run("SELECT store_gpu_use_in('timescaledb')")
-        assert await storage(seed) == {"timescaledb"}
-        await downgrade(empty_database_url, BEFORE)
-        assert await storage(seed) == {"partitions"}
-        assert await seed.run("SELECT count(*) FROM gpu_samples") == 1
-        assert await seed.run("SELECT make_gpu_use_partitions()") == 0
-        assert await seed.run("SELECT drop_gpu_use_partition()") == 0
-    finally:
-        await engine.dispose()
+async def test_rows_that_are_there_stay_until_they_are_moved(
+    timescaledb: None, superuser: Seed, empty_database_url: str
+) -> None:
+    await upgrade(empty_database_url)
+    await downgrade(empty_database_url, BEFORE)
+    assert await storage(superuser) == {"partitions"}
+    await superuser.run("INSERT INTO gpu_samples (at, gpu_id, xid) VALUES (:at, 1, 0)", at=NOW)
+    await upgrade(empty_database_url)
+    assert await storage(superuser) == {"partitions"}
+    await superuser.run("SELECT store_gpu_use_in('timescaledb')")
+    assert await storage(superuser) == {"timescaledb"}
+    await downgrade(empty_database_url, BEFORE)
+    assert await storage(superuser) == {"partitions"}
+    assert await superuser.run("SELECT count(*) FROM gpu_samples") == 1
+    assert await superuser.run("SELECT make_gpu_use_partitions()") == 0
+    assert await superuser.run("SELECT drop_gpu_use_partition()") == 0
 
 
 async def test_who_may_not_create_the_extension_has_partitions(
-    timescaledb: None, roles: tuple[str, str], empty_database_url: str
+    timescaledb: None, roles: tuple[str, str], superuser: Seed
 ) -> None:
     owner, _ = roles
-    engine = open_engine(empty_database_url, pool=1, application="tests")
-    seed = Seed(engine)
-    try:
-        await upgrade(owner)
-        assert await storage(seed) == {"timescaledb"}
-        await downgrade(owner, BEFORE)
-        await seed.run("DROP EXTENSION timescaledb")
-        await seed.run(f'REVOKE CREATE ON DATABASE "{make_url(owner).database}" FROM {make_url(owner).username}')
-        await upgrade(owner)
-        assert await storage(seed) == {"partitions"}
-    finally:
-        await engine.dispose()
+    await upgrade(owner)
+    assert await storage(superuser) == {"timescaledb"}
+    await downgrade(owner, BEFORE)
+    await superuser.run("DROP EXTENSION timescaledb")
+    await superuser.run(f'REVOKE CREATE ON DATABASE "{make_url(owner).database}" FROM {make_url(owner).username}')
+    await upgrade(owner)
+    assert await storage(superuser) == {"partitions"}
 
 
 async def test_the_application_works_with_chunks_and_drops_none_too_early(
@@ -278,12 +278,12 @@ async def test_the_application_works_with_chunks_and_drops_none_too_early(
 
 
 async def test_tables_of_others_in_timescaledb_keep_no_day_from_being_dropped(
-    timescaledb: None, roles: tuple[str, str], empty_database_url: str
+    timescaledb: None, roles: tuple[str, str], superuser: Seed
 ) -> None:
     owner, _ = roles
     await upgrade(owner)
-    owned, engine = (open_engine(url, pool=1, application="tests") for url in (owner, empty_database_url))
-    seed, superuser = Seed(owned), Seed(engine)
+    owned = open_engine(owner, pool=1, application="tests")
+    seed = Seed(owned)
     try:
         await superuser.run("CREATE SCHEMA others")
         await superuser.run("CREATE TABLE others.weather (at timestamptz NOT NULL)")
@@ -298,25 +298,17 @@ async def test_tables_of_others_in_timescaledb_keep_no_day_from_being_dropped(
         assert await seed.run("SELECT count(*) FROM gpu_minutes") == 2880
     finally:
         await superuser.run("DROP SCHEMA others CASCADE")
-        await engine.dispose()
         await owned.dispose()
 
 
-async def test_a_superuser_does_not_take_the_samples_from_their_owner(
-    roles: tuple[str, str], empty_database_url: str
-) -> None:
+async def test_a_superuser_does_not_take_the_samples_from_their_owner(roles: tuple[str, str], superuser: Seed) -> None:
     owner, _ = roles
     await upgrade(owner)
-    engine = open_engine(empty_database_url, pool=1, application="tests")
-    superuser = Seed(engine)
-    try:
-        [now] = await storage(superuser)
-        other = "partitions" if now == "timescaledb" else "timescaledb"
-        with pytest.raises(ProgrammingError, match=f"owner of the samples, {make_url(owner).username}, has to move"):
-            await superuser.run(f"SELECT store_gpu_use_in('{other}')")
-        assert await storage(superuser) == {now}
-    finally:
-        await engine.dispose()
+    [now] = await storage(superuser)
+    other = "partitions" if now == "timescaledb" else "timescaledb"
+    with pytest.raises(ProgrammingError, match=f"owner of the samples, {make_url(owner).username}, has to move"):
+        await superuser.run(f"SELECT store_gpu_use_in('{other}')")
+    assert await storage(superuser) == {now}
 
 
 async def test_a_server_without_timescaledb_says_so(database_server: NoopExecutor, seed: Any) -> None:
