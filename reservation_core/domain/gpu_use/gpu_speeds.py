@@ -100,7 +100,7 @@ def _judge(hour: SpeedOfHour, usual_mhz: float | None) -> SpeedVerdict | None:
     throttles = None if hour.throttled is None else hour.throttled / hour.busy
     if throttles is not None and throttles >= SLOWER_BY:
         return SpeedVerdict(hour.gpu_id, f"it throttled in {throttles:.0%} of the hour's busy samples")
-    slower = None if usual_mhz is None or hour.clock_mhz is None else hour.clock_mhz < (1 - SLOWER_BY) * usual_mhz
+    slower = None if usual_mhz is None or hour.clock_mhz is None else hour.clock_mhz <= (1 - SLOWER_BY) * usual_mhz
     if slower:
         clocks = f"{hour.clock_mhz:.0f} MHz over an hour, {usual_mhz:.0f} MHz of its siblings in {hour.job}"
         return SpeedVerdict(hour.gpu_id, f"it is slower than its siblings ({clocks})")

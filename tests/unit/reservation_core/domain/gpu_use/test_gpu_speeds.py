@@ -40,8 +40,9 @@ def test_why_a_gpu_is_slow() -> None:
 
 
 def test_one_fifth_is_the_limit() -> None:
-    assert slow(hour(1, 1000), hour(2, 800)) == {1: False, 2: False}
-    assert slow(hour(1, 1000), hour(2, 799)) == {1: False, 2: True}
+    assert slow(hour(1, 1000), hour(2, 801)) == {1: False, 2: False}
+    assert slow(hour(1, 1000), hour(2, 800)) == {1: False, 2: True}
+    assert slow(hour(1, 1900), hour(2, 1520)) == {1: False, 2: True}
     assert slow(hour(1, throttled=60)) == {1: True}
     assert slow(hour(1, throttled=59)) == {1: False}
 
@@ -103,7 +104,7 @@ def oracle(hours: list[SpeedOfHour]) -> dict[int, bool]:
         compared = middle is not None and one.clock_mhz is not None
         if one.throttled is not None or compared:
             throttles = one.throttled is not None and 5 * one.throttled >= one.busy
-            slower = compared and one.clock_mhz < 0.8 * middle  # type: ignore[operator]
+            slower = compared and one.clock_mhz <= 0.8 * middle  # type: ignore[operator]
             found[one.gpu_id] = throttles or slower
     return found
 
