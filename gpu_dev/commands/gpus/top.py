@@ -20,6 +20,8 @@ from gpu_dev.wire.nodes import GpuNowOut
 app = typer.Typer(add_completion=False)
 
 EVERY_S = 5.0
+_REDRAWN_S = 0.5
+"""How soon the terminal's new size counts."""
 _BEGIN = Rendered("\x1b[?1049h\x1b[?25l\x1b[?7l")
 """Another screen, without a cursor, on which long lines are cut."""
 _END = Rendered("\x1b[?7h\x1b[?25h\x1b[?1049l")
@@ -72,13 +74,13 @@ def _run(look: Callable[[], list[GpuNowOut]], choice: Choice) -> None:
                 choice = fitted(gpus, choice, rows)
                 lines = [*trouble.split("\n"), *frame(gpus, choice, rows - 1).split("\n")][:rows]
                 put(Rendered("\x1b[H" + "\r\n".join(f"{line}\x1b[K" for line in lines) + "\x1b[J"))
-                if select.select([keyboard], [], [], max(0.0, due - time.monotonic()))[0]:
+                if select.select([keyboard], [], [], max(0.0, min(_REDRAWN_S, due - time.monotonic())))[0]:
                     pressed = os.read(keyboard, _MOST_KEYS).decode(errors="replace")
                     if not pressed:
                         return
                     for key in keys_in(pressed):
                         choice = choice.press(key)
-                else:
+                elif time.monotonic() >= due:
                     try:
                         gpus, trouble = look(), ""
                     except ClientError as error:

@@ -1,8 +1,10 @@
 """`gpu-dev top` against a whole system: once without a terminal, and live on one."""
 
+import fcntl
 import json
 import os
 import pty
+import struct
 import subprocess
 import sys
 import termios
@@ -12,6 +14,13 @@ from contextlib import suppress
 from tests.integration.gpu_dev.conftest import ROOT, System
 from tests.waiting import PATIENCE_S, eventually_sync
 
+_WITHOUT_NEWS = """
+from gpu_dev.commands.gpus import top
+from gpu_dev.main import main
+
+top.EVERY_S = 1000
+main()
+"""
 BEGIN, END = "\x1b[?1049h", "\x1b[?1049l"
 
 
@@ -33,7 +42,7 @@ def test_keys_on_a_terminal(system: System) -> None:
     os.set_blocking(master, False)
     before = termios.tcgetattr(slave)
     process = subprocess.Popen(
-        [sys.executable, "-m", "gpu_dev", "top"],
+        [sys.executable, "-c", _WITHOUT_NEWS, "top"],
         env={**system.environment("alice"), "TERM": "xterm"},
         cwd=ROOT, stdin=slave, stdout=slave, stderr=slave,
     )  # fmt: skip
@@ -61,6 +70,10 @@ def test_keys_on_a_terminal(system: System) -> None:
         press("/nowh", "Filter: nowh_")
         press("ere\r", "0 of", 'with "nowhere"', "No GPU matches.")
         press("\x1b", "By node, reversed.", "no data")
+        shown = ""
+        fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 6, 80, 0, 0))
+        eventually_sync(shows("By node, reversed.", "q quit"))
+        assert shown.count("no data") == 1
         press("q", END)
         assert process.wait(PATIENCE_S) == 0
         assert termios.tcgetattr(slave) == before
