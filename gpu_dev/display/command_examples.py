@@ -18,7 +18,7 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
         "gpu-dev simulate --trace jobs.csv --gpus 24 --node-size 8 --order area",
     ),
     "logs": ("gpu-dev logs job-7f3k9q2m", "gpu-dev logs train --follow"),
-    "metrics": ("gpu-dev metrics job-7f3k9q2m", "gpu-dev metrics train --last 2h --step 5m"),
+    "metrics": ("gpu-dev metrics job-7f3k9q2m", "gpu-dev metrics train --last 2h --step 5m -o csv"),
     "events": ("gpu-dev events job-7f3k9q2m", "gpu-dev events train --follow"),
     "extend": ("gpu-dev extend job-7f3k9q2m --by 2h", "gpu-dev extend train --by 90m"),
     "keep": ("gpu-dev keep job-7f3k9q2m", "gpu-dev keep notebook"),

@@ -157,6 +157,11 @@ def _data(plain: Any, form: Format) -> Rendered:
     return Rendered(text)
 
 
+def csv_text(text: str) -> Rendered:
+    """CSV of the server, whose lines end with CRLF."""
+    return Rendered("\r\n".join(map(clean, text.split("\r\n"))))
+
+
 def amount(number: float) -> str:
     """A number to the hundredth: `20`, `2.5`."""
     return f"{number:.2f}".rstrip("0").rstrip(".")

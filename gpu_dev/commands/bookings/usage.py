@@ -11,12 +11,12 @@ from msgspec.structs import replace as replaced
 
 from gpu_dev.display.calendar_views import USAGE_COST, USAGE_LINE, USAGE_UTILISED
 from gpu_dev.display.local_times import minute, slot_words
-from gpu_dev.display.output import Column, Format, View, show_list, show_one
+from gpu_dev.display.output import Column, Format, View, csv_text, show_list, show_one
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.durations import parse_duration
 from gpu_dev.inputs.times import local_now, parse_period, zone_name
 from gpu_dev.session import client_for
-from gpu_dev.terminal import Rendered, clean, put
+from gpu_dev.terminal import put
 from gpu_dev.wire.policy import UsageOut, UsageSeriesOut
 from reservation_core.domain.policy.usage import UsageBy
 
@@ -56,8 +56,7 @@ def usage(
             _show_series(client.policy.usage_series(by, parse_duration(step), start=since, end=until), output)
             return
         if output is UsageFormat.CSV:
-            lines = client.policy.usage_csv(by, start=since, end=until).split("\r\n")
-            put(Rendered("\r\n".join(map(clean, lines))))
+            put(csv_text(client.policy.usage_csv(by, start=since, end=until)))
             return
         found = client.policy.usage(by, start=since, end=until)
     if output is not UsageFormat.TABLE:

@@ -1,13 +1,14 @@
 """`metrics`: how a job uses its GPUs."""
 
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import Annotated
 
 import typer
 from msgspec import Struct
 
 from gpu_dev.display.local_times import minute, slot_words
-from gpu_dev.display.output import Column, Format, View, show_list, show_one
+from gpu_dev.display.output import Column, Format, View, csv_text, show_list, show_one
 from gpu_dev.display.use_graphs import NO_DATA, length_of_mark, mean_and_most, sparkline, use_line
 from gpu_dev.errors import UsageError
 from gpu_dev.options import JobId
@@ -21,6 +22,17 @@ from reservation_core.domain.time_words import rfc3339
 app = typer.Typer(add_completion=False)
 
 _LONGEST = timedelta(days=400)
+
+
+class UseFormat(StrEnum):
+    """How to show use: like other answers, or as CSV."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+    CSV = "csv"
 
 
 class _Line(Struct, kw_only=True):
@@ -64,7 +76,7 @@ def metrics(
         typer.Option(metavar="TIME", help="The length of a step, such as 10s, 5m or 1h (default: about 400 steps)."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as -o json.")] = False,
-    output: Annotated[Format, typer.Option("--output", "-o", help="Output format.")] = Format.TABLE,
+    output: Annotated[UseFormat, typer.Option("--output", "-o", help="Output format.")] = UseFormat.TABLE,
 ) -> None:
     """Show how a job used its GPUs: utilisation over time, memory, power and errors.
 
@@ -72,24 +84,24 @@ def metrics(
     """
     now = datetime.now(UTC)  # noqa: TID251 - the client has no clock port
     since = None if last is None else now - _length(last)
+    begin, steps = None if since is None else rfc3339(since), None if step is None else _length(step)
     with client_for(ctx) as client:
         whole = whole_id(client, job_id)
-        found = client.use.of_job(
-            whole,
-            since=None if since is None else rfc3339(since),
-            step=None if step is None else _length(step),
-        )
+        found = client.use.of_job(whole, since=begin, step=steps)
         if not found.gpus and client.job(whole).array is not None:
             raise UsageError(
                 f"{whole} is an array, and its elements have GPUs. Name one of them, such as {whole}.0; "
                 f"`gpu-dev list --elements {whole}` lists them."
             )
-    output = Format.JSON if as_json else output
-    if since is not None and found.gpus and found.end <= since and output in (Format.TABLE, Format.WIDE):
+        if output is UseFormat.CSV and not as_json:
+            put(csv_text(client.use.csv_of_job(whole, since=begin, step=steps)))
+            return
+    form = Format.JSON if as_json else Format(output.value)
+    if since is not None and found.gpus and found.end <= since and form in (Format.TABLE, Format.WIDE):
         words = f"{whole} had its GPUs until {minute(found.end)}, which is before the last {last}."
         put(Rendered(f"{clean(words)} Leave --last out to see how it used them.\n"))
         return
-    _show(whole, found, output)
+    _show(whole, found, form)
 
 
 def _show(job_id: str, found: UseOut, output: Format) -> None:

@@ -24,7 +24,8 @@ def test_simulated_gpus_have_no_data(system: System) -> None:
     assert "Simulated GPUs: the figures are from a recording, or there are none." in shown.stdout
     found = json.loads(system.cli("metrics", job, "--last", "5m", "--step", "10s", "--json").stdout)
     assert (found["simulated"], found["step"], [gpu["points"] for gpu in found["gpus"]]) == (True, "PT10S", [[], []])
-    refused = system.cli("metrics", job, "--step", "90s")
+    assert system.cli("metrics", job, "-o", "csv").stdout.startswith("node,gpu,uuid,gpu_type,at,samples,")
+    refused = system.cli("metrics", job, "--step", "90s", "-o", "csv")
     assert refused.returncode != 0
     assert "must be whole minutes" in refused.stderr
     assert system.cli("metrics", job, "--last", "long").returncode == 2
