@@ -11,7 +11,7 @@ from reservation_core.domain.gpu_use.health_words import gpu_words, job_gpu_word
 from reservation_core.domain.notices.kinds import Notice, NoticedEvent, NoticeKind, NotifiedReservation, one_line
 from reservation_core.domain.policy.usage_digest import digest_words
 from reservation_core.domain.short_durations import in_words
-from reservation_core.domain.time_words import range_words, time_words
+from reservation_core.domain.time_words import range_words, time_words, with_time_words
 
 _LONGEST_NAME = 100
 _LONGEST_REASON = 1000
@@ -32,7 +32,7 @@ def notice_of(occurrence: NoticedEvent, about: NotifiedReservation | None, *, us
     told = about is None or occurrence.kind is NoticeKind.GPU_HEALTH
     why = occurrence.reason or (str(occurrence.data.get("why") or "") if told else "")
     if why and occurrence.kind is not NoticeKind.IDLE:  # its words are made of the same times, as people read them
-        lines.append(one_line(why, _LONGEST_REASON))
+        lines.append(one_line(with_time_words(why, _format, _range), _LONGEST_REASON))
     if advice is not None:
         lines.append(advice)
     title = f"[gpu-dev] {subject}: {_HEADLINES[occurrence.kind]}"
@@ -219,7 +219,7 @@ def _slot(occurrence: NoticedEvent, about: NotifiedReservation) -> str:
     ends = _time(occurrence.data, "end") or about.ends_at
     if starts is None or ends is None:
         return f"from {_format(starts)} to {_format(ends)}"
-    return f"from {range_words(starts, ends, UTC)}"
+    return f"from {_range(starts, ends)}"
 
 
 def _at(name: str, occurrence: NoticedEvent, about: NotifiedReservation) -> str:
@@ -238,7 +238,7 @@ def _rounded(left: timedelta) -> timedelta:
 
 def _window(occurrence: NoticedEvent) -> str:
     starts, ends = _time(occurrence.data, "starts_at"), _time(occurrence.data, "ends_at")
-    return "" if starts is None or ends is None else f", from {range_words(starts, ends, UTC)}"
+    return "" if starts is None or ends is None else f", from {_range(starts, ends)}"
 
 
 def _maintenance_advice(occurrence: NoticedEvent, about: NotifiedReservation) -> str:
@@ -248,6 +248,10 @@ def _maintenance_advice(occurrence: NoticedEvent, about: NotifiedReservation) ->
     if by is None:
         return f"It waits for other GPUs; there is nothing to do. `gpu-dev explain {about.id}` says when they are free."
     return f"It is ended by {_format(by)}: save your work before, and submit the rest again."
+
+
+def _range(start: datetime, end: datetime) -> str:
+    return range_words(start, end, UTC)
 
 
 def _format(at: datetime | None) -> str:

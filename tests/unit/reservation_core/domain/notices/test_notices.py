@@ -63,6 +63,13 @@ def test_what_counts_is_in_it(kind: NoticeKind, words: str) -> None:
     assert words in told(kind)
 
 
+def test_times_in_reasons_are_written_as_all_others() -> None:
+    why = "3 errors within 24 h: Xid 79 at 2030-01-01T11:00:00Z"
+    assert "Xid 79 at Tue 1 Jan 2030 11:00 UTC" in told(NoticeKind.GPU_HEALTH, JOB, data={"gpu": "a/1", "why": why})
+    cut = "The booking was cut to 2030-01-01T11:00:00Z to 2030-01-01T12:00:00Z."
+    assert "cut to Tue 1 Jan 2030 11:00 to 12:00 UTC" in told(NoticeKind.MOVED, reason=cut)
+
+
 def test_a_warning_of_idle_gpus_says_each_thing_once() -> None:
     data = {"idle_since": "2030-01-01T11:00:00+00:00", "release_at": "2030-01-01T12:30:00+00:00"}
     reason = "Its GPUs have been idle since 2030-01-01T11:00:00Z. They go to others at 2030-01-01T12:30:00Z."
