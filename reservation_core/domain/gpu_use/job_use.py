@@ -38,21 +38,21 @@ def sum_up_use(
     `held` is for how long it had them, summed over GPUs; `every` is the time between two samples.
     """
     known, busy = 0, 0.0
-    peaks: list[tuple[int, int | None]] = []
+    peaks: list[tuple[float, int | None]] = []
     for memory_bytes, points in found:
+        peaks += [(most, memory_bytes)] if (most := _peak(points)) is not None else []
         for point in points:
             if point.utilisation is not None:
                 known += point.samples - point.unknown
                 busy += (point.samples - point.unknown) * point.utilisation.mean
-            if point.memory is not None:
-                peaks.append((round(point.memory.most), memory_bytes))
     if not known:
         return None
-    peak, memory_bytes = max(peaks, key=lambda found: found[0], default=(None, None))
+    peaks.sort(key=lambda found: found[0], reverse=True)
+    peak, memory_bytes = peaks[0] if peaks else (None, None)
     used = gpus * busy / known
     sampled = min(1.0, known * every / held) if held else 1.0
-    enough = _enough(gpus, used, peak, memory_bytes) if sampled >= MOSTLY else None
-    return JobUse(gpus, used, peak, memory_bytes, enough, sampled)
+    enough = _enough(gpus, used, [most for most, _ in peaks], memory_bytes) if sampled >= MOSTLY else None
+    return JobUse(gpus, used, None if peak is None else round(peak), memory_bytes, enough, sampled)
 
 
 def use_words(gpus: int, used: float, memory: tuple[int | None, int | None], enough: int | None, sampled: float) -> str:
@@ -68,7 +68,16 @@ def use_words(gpus: int, used: float, memory: tuple[int | None, int | None], eno
     return words
 
 
-def _enough(gpus: int, used: float, peak: int | None, memory_bytes: int | None) -> int | None:
-    if peak is None or not memory_bytes:
+def _peak(points: Iterable[UsePoint]) -> float | None:
+    return max((point.memory.most for point in points if point.memory is not None), default=None)
+
+
+def _enough(gpus: int, used: float, peaks: Sequence[float], memory_bytes: int | None) -> int | None:
+    """The least number of GPUs by the use and by the memory of all; `peaks` of single GPUs, the largest first.
+
+    A GPU whose memory is unknown counts with the largest peak, and of several attempts the largest ones count.
+    """
+    if not peaks or not memory_bytes:
         return None
-    return min(gpus, max(1, ceil(used - _ROUNDING), ceil(gpus * peak / memory_bytes)))
+    memory = sum(peaks[:gpus]) + max(0, gpus - len(peaks)) * peaks[0]
+    return min(gpus, max(1, ceil(used - _ROUNDING), ceil(memory / memory_bytes - _ROUNDING)))

@@ -39,6 +39,12 @@ def test_memory_must_fit() -> None:
     use = summed(4, *[minutes(10, 0.1, 50 * GIB)] * 4)
     assert use is not None
     assert use.enough == 3
+    mixed = summed(4, minutes(10, 0.8, 61 * GIB), minutes(10, 0.8, 60 * GIB), *[minutes(10, 0.0, GIB)] * 2)
+    assert words(mixed) == "used 1.6 of 4 GPUs, peak memory 61 of 80 GiB; 2 GPUs would have done"
+    unknown = summed(4, minutes(10, 0.1, 61 * GIB), *[minutes(10, 0.1, None)] * 3)
+    assert words(unknown) == "used 0.4 of 4 GPUs, peak memory 61 of 80 GiB"  # each may have needed as much
+    again = summed(2, *[minutes(10, 0.1, memory * GIB) for memory in (61, 1, 61, 1)])  # of two attempts
+    assert words(again) == "used 0.2 of 2 GPUs, peak memory 61 of 80 GiB"
     assert words(summed(2, *[minutes(10, 0.1, None)] * 2)) == "used 0.2 of 2 GPUs"
 
 
