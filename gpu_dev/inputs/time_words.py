@@ -15,11 +15,11 @@ _CLOCK_FIRST = re.compile(
     r"( [a-z]{3,5}| [+-]\d{2})?",
     re.IGNORECASE | re.ASCII,
 )
-_MONTHS = (
+MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
     "december",
 )  # fmt: skip
-_MONTH = f"(?:{'|'.join(name[:3] for name in _MONTHS)})[a-z]{{0,6}}"
+_MONTH = f"(?:{'|'.join(name[:3] for name in MONTHS)})[a-z]{{0,6}}"
 _NAMED_DATE = re.compile(
     rf"(?<![-–:\d])\b(?:((?:{'|'.join(name[:3] for name in DAYS)})[a-z]{{0,6}}),? )?"
     rf"(?:(\d{{1,2}})(?:st|nd|rd|th|\.)? ({_MONTH})|({_MONTH}) (\d{{1,2}})(?:st|nd|rd|th)?)"
@@ -68,7 +68,7 @@ def dated(text: str, today: date, *, past: bool = False) -> str:
 
 def _date_in_numbers(found: re.Match[str], today: date, *, past: bool) -> str:
     weekday, month_name, day = found[1], found[3] or found[4], int(found[2] or found[5])
-    month = next((number for number, name in enumerate(_MONTHS, 1) if name.startswith(month_name.lower())), None)
+    month = next((number for number, name in enumerate(MONTHS, 1) if name.startswith(month_name.lower())), None)
     if month is None:
         return found[0]
     if found[6]:

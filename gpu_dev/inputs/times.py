@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.durations import parse_duration
+from gpu_dev.inputs.meant_times import refusal
 from gpu_dev.inputs.slot_questions import which_end, which_slot
 from gpu_dev.inputs.time_words import DATE, DAYS, NEAR_DAYS, dated, usual
 from reservation_core.domain.short_durations import seconds_in
@@ -30,6 +31,7 @@ _DASH = re.compile("[-–]")
 _IN_12_HOURS = re.compile(r"\d ?[ap]m\b", re.IGNORECASE | re.ASCII)
 _LOCALTIME = Path("/etc/localtime")
 FORMS = 'Write it as "2030-01-31 09:00", "31 jan 9am", "tomorrow 9am", "mon 14:30", 09:00, now or "in 2h".'
+_SLOT_FORMS = 'Write it as "mon 9-17", "tomorrow 9am-5pm" or "31 jan 9-17".'
 _PAST_FORMS = 'Write it as "2030-01-31 09:00", "yesterday 9am", "mon 14:30", 09:00, now or "3d ago".'
 
 
@@ -84,11 +86,14 @@ def parse_time(text: str, now: datetime, zone: str | None, *, whole_days: bool =
     local = _local(lowered, here.replace(tzinfo=None))
     if local is None and (day := _day(lowered, here.replace(tzinfo=None))) is not None:
         if not whole_days:
+            if day.date() < here.date():
+                raise UsageError(f"{text!r} is in the past. {FORMS}")
             on = "" if lowered in NEAR_DAYS or lowered.startswith("next ") else "on "
             raise UsageError(f'At what time {on}{wanted}? Write it as "{wanted} 9am" or "{wanted} 14:30".')
         local = day
     if local is None:
-        raise UsageError(f"{_fault_of(text, lowered)} {FORMS}")
+        fault = _fault_of(text, lowered)
+        raise refusal(text, fault, FORMS, lambda meant: parse_instant(meant, now, zone, whole_days=whole_days))
     return _sent(local, zone)
 
 
@@ -155,7 +160,7 @@ def parse_slot(text: str, now: datetime, zone: str | None) -> tuple[str, str] | 
     start = _local(" ".join(filter(None, (slot["day"], first))), here, hours_alone=True)
     if until is None or start is None:
         fault = _fault_of(text, wanted.lower(), "slot")
-        raise UsageError(f'{fault} Write it as "mon 9-17", "tomorrow 9am-5pm" or "31 jan 9-17".')
+        raise refusal(text, fault, _SLOT_FORMS, lambda meant: parse_slot(meant, now, zone))
     end = datetime.combine(start, until)
     if end <= start:
         of_12_hours = first.endswith("m"), slot["end"].endswith("m")

@@ -186,8 +186,8 @@ def test_a_clock_time_to_look_back_at_is_todays() -> None:
     assert begin == datetime.fromisoformat("2026-11-21T09:00+01:00")
     with pytest.raises(UsageError, match="'1pm' is in the future"):
         parse_period("1pm", None, NOW, STOCKHOLM, past=True)
-    with pytest.raises(UsageError, match=r"'9' is not a time.*3d ago"):
-        parse_past("9", NOW, STOCKHOLM)
+    with pytest.raises(UsageError, match=r"'9 or so' is not a time.*3d ago"):
+        parse_past("9 or so", NOW, STOCKHOLM)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,109 @@
+"""The refusal of a typed time that cannot be read, with the form that its writer probably meant."""
+
+import re
+from collections.abc import Callable, Iterator
+
+from gpu_dev.errors import UsageError
+from gpu_dev.inputs.time_words import DAYS, MONTHS, NEAR_DAYS
+from reservation_core.domain.short_durations import seconds_in
+from reservation_core.domain.similar_names import similar
+
+_WORD = re.compile(r"(?<![a-z0-9])[a-z]{2,}(?![a-z0-9])\.?")
+_FILLING = re.compile(r"\b(?:at|from|on|the|this) (?=\S)")
+_NAMES = (*NEAR_DAYS, *DAYS, *MONTHS)
+_KNOWN = (*_NAMES, "now", "noon", "midnight", "next")
+_ALIKE = 0.66  # so much is `tmrw` like `tomorrow`
+_YEAR_FIRST = re.compile(r"\b(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?!\d)", re.ASCII)
+_NUMBERS = re.compile(r"(?<![\d.:/-])(\d{1,2})([./])(\d{1,2})(?:\2(\d{4}|\d{2})?)?(?![\d:./])", re.ASCII)
+_HOURS = re.compile(r"(?<![\d:])(\d{1,2})(?::(\d{2}))? ?(?:h|uhr|o'clock)(\d{2})?\b", re.ASCII)
+_FOUR_DIGITS = re.compile(r"(?:^|(?<=[a-z] ))(\d{2})(\d{2})(?: ?[-–] ?(\d{2})(\d{2}))?$", re.ASCII)
+_HOUR_24 = re.compile(r"(?:^|(?<=[ –-]))24(?::00)?$", re.ASCII)
+_ZONED = re.compile(r"(.*\d.*) ([A-Z]{3,5})", re.ASCII)
+_SEVERAL_DAYS = re.compile(r"(?:weekdays|daily|every\b|([a-z]{2,9}) ?(?:[-–,&]|and|to) ?[a-z]{3,9}\b).*")
+
+
+def refusal(text: str, fault: str, forms: str, read: Callable[[str], object]) -> UsageError:
+    """The fault and the form to write; `read` raises UsageError with `forms` for what is no time, either.
+
+    What was probably meant may itself be a question: `24.12.` lacks a time of day.
+    """
+    if (days := _SEVERAL_DAYS.fullmatch(text.lower())) is not None:
+        return UsageError(
+            f'{text!r} is several days. Give the first, such as "{days[1] or "mon"} 9-17"; `gpu-dev book create` '
+            'repeats a booking with --rrule "weekdays 5".'
+        )
+    readable: list[str] = []
+    asked_about: dict[str, UsageError] = {}
+    for meant in dict.fromkeys(_meanings(text)):
+        try:
+            read(meant)
+        except UsageError as error:
+            if forms not in str(error):
+                asked_about[meant] = error
+        else:
+            readable.append(meant)
+    if likely := readable or (list(asked_about) if len(asked_about) > 1 else []):
+        named = " or ".join(f'"{meant}"' for meant in likely)
+        return UsageError(f"{fault} Did you mean {named}?")
+    if (zoned := _ZONED.fullmatch(text)) is not None and _can_be_read(zoned[1], read):
+        return UsageError(
+            f"{zoned[2]} is not the time zone here. Leave it out, or give the zone with --time-zone, such as "
+            "--time-zone Europe/Stockholm."
+        )
+    return next(iter(asked_about.values()), UsageError(f"{fault} {forms}"))
+
+
+def _can_be_read(text: str, read: Callable[[str], object]) -> bool:
+    try:
+        read(text)
+    except UsageError:
+        return False
+    return True
+
+
+def _meanings(text: str) -> Iterator[str]:
+    """Other forms of a text, the likely ones first, whether or not they can be read."""
+    lowered = " ".join(text.lower().split())
+    ago = lowered.removeprefix("+").removesuffix(" from now").strip()
+    if seconds_in(ago) is not None:
+        yield f"in {ago}"
+        return
+    plain = _WORD.sub(_known_word, _FILLING.sub("", lowered))
+    plain = _YEAR_FIRST.sub(lambda date: f"{date[1]}-{int(date[2]):02}-{int(date[3]):02}", plain)
+    plain = _HOURS.sub(lambda hour: f"{hour[1]}:{hour[2] or hour[3] or '00'}", plain)
+    plain = _HOUR_24.sub("midnight", _FOUR_DIGITS.sub(_with_colons, plain))
+    if plain.isdecimal():
+        plain = f"{plain}:00"
+    numbers = _NUMBERS.search(plain)
+    for meant in [plain] if numbers is None else _of_numbers(numbers):
+        changed = plain if numbers is None else f"{plain[: numbers.start()]}{meant}{plain[numbers.end() :]}"
+        if changed != lowered:
+            yield changed
+
+
+def _known_word(found: re.Match[str]) -> str:
+    """The word of times that is meant by a mistyped or a short one."""
+    word = found[0].rstrip(".")
+    if len(word) == 2:
+        days = [day[:3] for day in DAYS if day.startswith(word)]
+        return days[0] if days else found[0]
+    if any(known.startswith(word) for known in _KNOWN):
+        return word
+    return similar(word, _NAMES, _ALIKE) or found[0]
+
+
+def _with_colons(found: re.Match[str]) -> str:
+    start = f"{found[1]}:{found[2]}"
+    return start if found[3] is None else f"{start}-{found[3]}:{found[4]}"
+
+
+def _of_numbers(found: re.Match[str]) -> Iterator[str]:
+    """The dates and the clock time that `24.12.`, `12/24` or `14.30` may be."""
+    first, mark, second = int(found[1]), found[2], int(found[3])
+    year = "" if found[4] is None else f" {found[4]:0>4}" if len(found[4]) == 4 else f" 20{found[4]}"
+    readings = [(first, second), (second, first)] if mark == "/" and first != second else [(first, second)]
+    for day, month in readings:
+        if 1 <= month <= len(MONTHS) and 1 <= day <= 31:
+            yield f"{day} {MONTHS[month - 1][:3]}{year}"
+    if mark == "." and len(found[3]) == 2 and found[0][-1].isdigit() and not year:
+        yield f"{first}:{found[3]}"
