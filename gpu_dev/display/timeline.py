@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 
+from gpu_dev.display.local_times import slot_words
 from gpu_dev.wire.bookings import Availability
 
 _NARROWEST = 12
@@ -36,7 +37,8 @@ def timeline(found: Availability, width: int) -> str:
         count = len(row)
         lines.append(f"{f'{kind.gpu_type} ({kind.gpus})':<{label}}  {''.join(map(_cell, row))}")
     span = found.step * steps_in_a_cell(len(found.items[0].free), room)
-    return "\n".join([f"{'':<{label}}  {_scale(found.start, span, count)}", *lines, "", _legend(span)]) + "\n"
+    scale = f"{'':<{label}}  {_scale(found.start, span, count)}"
+    return "\n".join([scale, *lines, "", f"{slot_words(found.start, found.end)}.", _legend(span)]) + "\n"
 
 
 def _cell(free: int) -> str:
@@ -66,4 +68,5 @@ def _scale(start: datetime, span: timedelta, count: int) -> str:
 def _legend(span: timedelta) -> str:
     minutes = round(span.total_seconds() / 60)
     length = f"{minutes} min" if span < _HOURS else f"{minutes / 60:g} h" if span < _DAYS else f"{minutes / 1440:g} d"
-    return f"One character is {length}: GPUs free in all of it (. none, + ten or more). Book: gpu-dev book create"
+    marks = f"One character is {length}: so many GPUs are free all that time (. none, + ten or more)."
+    return f"{marks} Book: gpu-dev book create"

@@ -33,7 +33,8 @@ def test_the_picture(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines[0].split()[:2] == ["09:00", "15:00"] or lines[0].lstrip().startswith("09:00")
     assert lines[1] == "h100 (16)  ++++++......333333333333"
     assert lines[2] == "t4 (2)     222222222222222222222222"
-    assert "One character is 1 h" in lines[4]
+    assert lines[4] == "Sat 21 Nov 2026 09:00 to Sun 22 Nov 2026 09:00 UTC."
+    assert "One character is 1 h" in lines[5]
 
 
 def test_marks_of_several_days_name_the_day(monkeypatch: pytest.MonkeyPatch) -> None:
