@@ -23,9 +23,11 @@ from gpu_dev.terminal import put
 from gpu_dev.wire.policy import ProjectCreate, RulesIn
 from reservation_core.domain.gpu_use.idle_rules import LEAST, LONGEST, typed_idle
 from reservation_core.domain.policy.limits import QueueOrder, RuleName
+from reservation_core.domain.policy.limits import Scope as RuleScope
 from reservation_core.domain.policy.prices import typed_price
 from reservation_core.domain.policy.rule_words import counted
-from reservation_core.domain.similar_names import did_you_mean
+from reservation_core.domain.similar_names import did_you_mean, similar
+from reservation_core.domain.user_names import folded
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 projects_app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -44,18 +46,38 @@ _SHORTEST_GRACE_S = 60
 _USUAL_PRIORITY = 1000
 _USUAL_MOST = 100_000
 _EVERYBODY = ("everybody", "everyone", "all")
+_SUBJECTS = ("user", "project", "gpu_type")
 
 
-def _scope(text: str) -> str:
-    """The scope of what was typed: pages name the default scope `everybody`."""
-    return "default" if text.casefold() in _EVERYBODY else text
+def read_scope(text: str) -> str:
+    """The scope of what was typed: pages name the default scope `everybody`. Raises UsageError."""
+    wanted = folded(text)
+    if wanted in _EVERYBODY:
+        return "default"
+    try:
+        return str(RuleScope.parse(wanted))
+    except ValueError as error:
+        raise UsageError(
+            f"{text!r} is not a scope.{_scope_meant(wanted)} Scopes are default (everybody), user:NAME, project:NAME, "
+            "gpu_type:TYPE, and user:NAME,gpu_type:TYPE."
+        ) from error
+
+
+def _scope_meant(text: str) -> str:
+    """The question for the scope that was probably meant; empty without one."""
+    if ":" not in text:
+        return did_you_mean(text, ("default", *_EVERYBODY)) or f" Did you mean user:{text} or gpu_type:{text}?"
+    parts = [part.partition(":") for part in text.split(",")]
+    words = [similar(word, _SUBJECTS, 0.5) or "" for word, _, _ in parts]
+    meant = ",".join(f"{word}:{name}" for word, (_, _, name) in zip(words, parts, strict=True))
+    return f" Did you mean {meant}?" if all(words) and meant != text else ""
 
 
 Scope = Annotated[
     str,
     typer.Argument(
         metavar="SCOPE",
-        callback=_scope,
+        callback=read_scope,
         help="default (everybody), user:ann, project:vision, gpu_type:h100, or user:ann,gpu_type:h100.",
     ),
 ]

@@ -80,3 +80,40 @@ def test_rules_that_this_client_does_not_know_stay(more: list[str], monkeypatch:
     assert ended.exit_code == 0, ended.output
     kept = {"max_duration": "P1Y35D", "cost_per_gpu_hour": "2.50 EUR", "newer": [7]}
     assert sent == [({**kept, "priority": 5}, '"1"')]
+
+
+@pytest.mark.parametrize(
+    ("typed", "scope"),
+    [
+        ("default", "default"),
+        ("Everybody", "default"),
+        ("user:Ann", "user:ann"),
+        ("gpu_type:h100,user:ann", "user:ann,gpu_type:h100"),
+        ("project:vision", "project:vision"),
+    ],
+)
+def test_scopes_are_read_as_the_server_names_them(typed: str, scope: str) -> None:
+    assert policy.read_scope(typed) == scope
+
+
+@pytest.mark.parametrize(
+    ("typed", "question"),
+    [
+        ("gpu_typ:h100", "Did you mean gpu_type:h100?"),
+        ("type:h100", "Did you mean gpu_type:h100?"),
+        ("usr:ann,gpu:h100", "Did you mean user:ann,gpu_type:h100?"),
+        ("users:ann", "Did you mean user:ann?"),
+        ("defualt", "Did you mean default?"),
+        ("ann", "Did you mean user:ann or gpu_type:ann?"),
+    ],
+)
+def test_a_mistyped_scope_is_refused_with_the_one_that_is_meant(typed: str, question: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        policy.read_scope(typed)
+    assert refused.value.detail.startswith(f"{typed!r} is not a scope. {question} Scopes are default (everybody), ")
+
+
+@pytest.mark.parametrize("typed", ["user:", "user:ann,project:vision", "team:vision", "user:ann,user:ben"])
+def test_what_is_like_no_scope_is_refused_with_all_forms(typed: str) -> None:
+    with pytest.raises(UsageError, match=r"is not a scope\. Scopes are default"):
+        policy.read_scope(typed)
