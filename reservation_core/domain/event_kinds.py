@@ -5,7 +5,9 @@ stored kind is text, and `known_kind` reads it.
 """
 
 from enum import StrEnum
-from typing import TypeVar
+from typing import TypeVar, get_args
+
+from reservation_core.domain.similar_names import similar
 
 
 class JobEventKind(StrEnum):
@@ -160,6 +162,7 @@ class SystemEventKind(StrEnum):
 
 
 EventKind = JobEventKind | BookingEventKind | PodEventKind | NodeEventKind | PeopleEventKind | SystemEventKind
+_NAMED = 8
 K = TypeVar("K", JobEventKind, BookingEventKind, PodEventKind, NodeEventKind, PeopleEventKind, SystemEventKind)
 
 
@@ -169,3 +172,21 @@ def known_kind(kinds: type[K], kind: str) -> K | None:
         return kinds(kind)
     except ValueError:
         return None
+
+
+def all_kinds() -> list[str]:
+    """The names of all kinds of this version, in alphabetical order."""
+    return sorted({member.value for kinds in get_args(EventKind) for member in kinds})
+
+
+def near_kinds(kind: str) -> list[str]:
+    """The kinds that an unknown one probably means: those that contain it, else the one that is most like it."""
+    known = all_kinds()
+    return [one for one in known if kind in one] or [one for one in [similar(kind, known)] if one is not None]
+
+
+def unknown_kind_words(kind: str) -> str:
+    """The answer to a filter by a kind that this version does not have."""
+    near = near_kinds(kind)
+    meant = f" Did you mean {', '.join(near[:_NAMED])}{' …' if len(near) > _NAMED else ''}?" if near else ""
+    return f"There are no events of the kind {kind!r}.{meant}"

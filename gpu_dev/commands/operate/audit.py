@@ -9,7 +9,7 @@ from datetime import datetime
 from http import HTTPStatus
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any
 
 import typer
 from msgspec.structs import asdict
@@ -25,10 +25,9 @@ from gpu_dev.session import client_for, whole_id
 from gpu_dev.terminal import Rendered, put, say
 from gpu_dev.wire.audit_log import ChainLineOut as SentLine
 from gpu_dev.wire.audit_log import EventOut
-from reservation_core.domain.event_kinds import EventKind
+from reservation_core.domain.event_kinds import all_kinds, near_kinds, unknown_kind_words
 from reservation_core.domain.history.audit_chain import AuditedEvent, ChainCheck, ChainLine, MissingEvent, exact
 from reservation_core.domain.model import Role
-from reservation_core.domain.similar_names import similar
 from reservation_core.domain.status_words import subject_status
 
 app = typer.Typer(add_completion=False)
@@ -93,8 +92,9 @@ def audit(
     if ctx.invoked_subcommand is not None:
         return
     begin, until = _period(start, end, zone)
-    for one in kind or ():
-        _check_kind(one)
+    unknown = [one for one in kind or () if one not in all_kinds()]
+    if mistyped := [one for one in unknown if near_kinds(one)]:
+        raise UsageError(unknown_kind_words(mistyped[0]))
     with client_for(ctx) as client:
 
         def listed(about: str | None) -> list[EventOut]:
@@ -113,16 +113,11 @@ def audit(
         else:
             meant = None if events else _meant(client, subject)
             events = events if meant is None else listed(meant)
+    if unknown and not events:  # a server of another version could have had some
+        raise UsageError(f"{unknown_kind_words(unknown[0])} The column WHAT of `gpu-dev audit` has the kinds.")
     if len(events) > limit:
         say(f"Only the {'oldest' if oldest_first else 'newest'} {limit} are shown; more with --limit.")
     put(show_list(events[:limit], _EVENT, output))
-
-
-def _check_kind(kind: str) -> None:
-    """Raise UsageError for a kind that is probably mistyped; servers of other versions may have more."""
-    known = [member.value for kinds in get_args(EventKind) for member in kinds]
-    if kind not in known and (meant := similar(kind, known)) is not None:
-        raise UsageError(f"There are no events of the kind {kind!r}. Did you mean {meant}?")
 
 
 def _meant(client: GpuDevClient, subject: str | None) -> str | None:

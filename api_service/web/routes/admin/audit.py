@@ -10,6 +10,7 @@ from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
 from reservation_core.contracts.audit_log import EventOut
 from reservation_core.contracts.base import Page
+from reservation_core.domain.event_kinds import all_kinds, unknown_kind_words
 
 _FILTERS = ("kind", "actor", "subject", "from", "to")
 _PAGE = 100
@@ -44,6 +45,8 @@ async def record_page(visit: Visit) -> Response:
         listing=Listing(found.items, choice, _COLUMNS, after, before=choice.at(1) if choice.cursor else None),
         other_way=replace(choice, sort="" if choice.sort else _OLDEST, cursor="").address,
         asked=asked,
+        kinds=(kinds := all_kinds()),
+        unknown="" if not asked["kind"] or asked["kind"] in kinds else unknown_kind_words(asked["kind"]),
         problem=problem,
     )
 

@@ -132,6 +132,8 @@ async def test_the_record_is_read_by_who_and_what(browsing: SignedIn) -> None:
     assert "user:dora" in page
     assert "user:dora" not in words(await admin.get("/admin/audit?actor=alice"))
     assert "No event matches" in words(await admin.get("/admin/audit?to=2000-01-01T00:00"))
+    mistyped = words(await admin.get("/admin/audit?kind=user_creatd"))
+    assert "No event matches. There are no events of the kind 'user_creatd'. Did you mean user_created?" in mistyped
     assert "<h1>Not understood</h1>" in await admin.get("/admin/audit?from=yesterday", status=422)
 
 

@@ -4,7 +4,15 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from reservation_core.domain.event_kinds import BookingEventKind, EventKind, JobEventKind, known_kind
+import pytest
+
+from reservation_core.domain.event_kinds import (
+    BookingEventKind,
+    EventKind,
+    JobEventKind,
+    known_kind,
+    unknown_kind_words,
+)
 
 ROOT = Path(__file__).parents[4]
 KINDS = {kind.value for kinds in get_args(EventKind) for kind in kinds}
@@ -16,6 +24,23 @@ def test_a_kind_of_another_subject_or_version_is_unknown() -> None:
     assert known_kind(BookingEventKind, "booking_moved") is BookingEventKind.MOVED
     assert known_kind(BookingEventKind, "started") is None
     assert known_kind(JobEventKind, "frobnicated") is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "question"),
+    [
+        ("booking_mved", " Did you mean booking_moved?"),
+        ("snapshot", " Did you mean snapshot_deleted, snapshot_taken?"),
+        ("user", " Did you mean user_created, user_disabled, user_enabled?"),
+        ("foo", ""),
+    ],
+)
+def test_an_unknown_kind_is_answered_with_those_that_are_meant(typed: str, question: str) -> None:
+    assert unknown_kind_words(typed) == f"There are no events of the kind {typed!r}.{question}"
+
+
+def test_of_many_kinds_the_first_are_named() -> None:
+    assert unknown_kind_words("booking").endswith(", booking_offered …?")
 
 
 def test_statements_write_known_kinds() -> None:
