@@ -5,7 +5,6 @@ import { focusOnRefusal } from "./kept_focus.js";
 
 const DRAFTS = "gpu-dev-drafts";
 const SENT = "gpu-dev-sent";
-const ANSWERED = "gpu-dev-answered"; // the form that this page is the answer to, for when it is loaded again
 const MOST_LETTERS = 200_000;
 const TAKEN = "gpu-dev-taken"; // the form marked data-again that was taken last, for people who go back to it
 const SETTLE_MS = 500;
@@ -130,12 +129,16 @@ function askVerdict(form) {
   else addEventListener("load", ask); // nothing listens before
 }
 
-/** The form that was refused is on this page, or it is a page away: there it is filled in again. */
-function keepRefused(key, drafts) {
+/**
+ * The form that was refused or checked is on this page, or it is a page away: there it is filled in again. An answer
+ * takes the address of its form: people who load it again or come back to it open the form, and nothing is sent again.
+ */
+function keepUntaken(key, drafts) {
   const form = postForms().find((found) => key.endsWith(` ${draftNameOf(found)}`));
   if (form !== undefined) {
     keys.set(form, { key, whole: true });
     touched.add(form);
+    history.replaceState(history.state, "", pageOf(key));
   } else if (key in drafts) {
     const back = element("a", "", "Back to the form");
     back.href = pageOf(key);
@@ -166,12 +169,6 @@ const here = () => `${location.pathname}${location.search}`;
 /** How this page was come to: `navigate`, `reload` or `back_forward`; a browser may not say. */
 const comingHere = () => performance.getEntriesByType("navigation")[0]?.type;
 
-/** What this page answered when it was loaded before: a browser that loads it again sends the form again. */
-function loadedAgain() {
-  const answered = read(ANSWERED);
-  return comingHere() === "reload" && answered?.page === here() ? answered : null;
-}
-
 /** Whether this page is the answer to what was sent, and not one that was opened after no answer came. */
 function isAnswer(key) {
   const type = comingHere();
@@ -183,18 +180,15 @@ function isAnswer(key) {
 export function keepDrafts() {
   const { user = "", refused } = document.body.dataset;
   const sent = read(SENT);
-  const answered = sent === null ? loadedAgain() : sent;
   write(SENT, null);
-  write(ANSWERED, null);
   const drafts = readDrafts();
-  if (answered !== null && (sent === null || isAnswer(answered.key))) {
+  if (sent !== null && isAnswer(sent.key)) {
     if (refused !== undefined) focusOnRefusal();
-    if (refused !== undefined || answered.checked) {
-      keepRefused(answered.key, drafts);
-      write(ANSWERED, { ...answered, page: here() });
+    if (refused !== undefined || sent.checked) {
+      keepUntaken(sent.key, drafts);
     } else if (user !== "") {
-      if (answered.again) write(TAKEN, { key: answered.key, draft: drafts[answered.key] });
-      delete drafts[answered.key];
+      if (sent.again) write(TAKEN, { key: sent.key, draft: drafts[sent.key] });
+      delete drafts[sent.key];
     }
   }
   if (user !== "") {

@@ -3,7 +3,7 @@ import { closeButton, element, openDialog } from "./dialog.js";
 import { restoreSession } from "./session.js";
 
 const PAUSE_MS = 120;
-const UNREACHABLE = "The server can’t be reached. Type on to try again.";
+const UNREACHABLE = "The server can’t be reached. Keep typing to try again.";
 
 /** What matches, in groups; null when a later question makes the answer useless. */
 async function find(text, signal) {

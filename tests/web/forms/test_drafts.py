@@ -175,7 +175,7 @@ async def test_a_job_that_was_checked_and_loaded_again_leaves_no_draft(people: P
     async with page.expect_navigation():
         await page.get_by_role("button", name="Check").click()
     await eventually(lambda: page.evaluate("sessionStorage.getItem('gpu-dev-sent') === null"))
-    async with page.expect_navigation():  # a browser that loads an answer again sends the form again
+    async with page.expect_navigation():
         await page.evaluate("location.reload()")
     await expect(page.get_by_label("Name", exact=True)).to_have_value("checked")
     await page.get_by_role("button", name="Submit").click()

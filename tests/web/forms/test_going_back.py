@@ -60,6 +60,38 @@ async def test_back_from_a_job_leads_to_its_form_as_it_was_filled_in(people: Peo
     assert sorted(job["name"] for job in jobs) == ["first", "second", "second"]
 
 
+async def test_back_from_a_checked_job_leads_to_its_form_and_sends_nothing_again(people: People) -> None:
+    page = (await people("alice")).page
+    name = page.get_by_label("Name", exact=True)
+    await page.goto("/submit")
+    await page.get_by_label("What to run").fill("true")
+    await name.fill("checked")
+    await page.get_by_role("button", name="Check").click()
+    await expect(page).to_have_url(re.compile("/submit$"))
+    await expect(page.locator("#verdict")).to_contain_text("--name checked")
+    await submit(page)
+    await page.go_back()
+    await expect(page).to_have_url(re.compile("/submit$"))
+    await expect(page.get_by_text(SENT)).to_be_visible()
+    await expect(name).to_have_value("checked")
+
+
+async def test_back_to_a_refused_job_leads_to_its_form_and_sends_nothing_again(people: People) -> None:
+    alice = await people("alice")
+    page = alice.page
+    await page.goto("/submit")
+    await page.get_by_label("What to run").fill("true")
+    await page.get_by_label("For at most").fill("bogus")
+    await page.get_by_role("button", name="Submit", exact=True).click()
+    alice.expect_problem("answer: 422 POST .*/submit$")
+    await expect(page.locator("body[data-refused]")).to_be_attached()
+    await page.get_by_role("link", name="Queue").click()
+    await page.go_back()
+    await expect(page).to_have_url(re.compile("/submit$"))
+    await expect(page.get_by_label("For at most")).to_have_value("bogus")
+    await expect(page.locator("body[data-refused]")).to_have_count(0)
+
+
 async def test_back_from_a_booking_leads_to_a_calendar_that_has_what_was_typed(
     people: People, system: WebSystem
 ) -> None:
