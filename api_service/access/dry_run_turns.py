@@ -20,7 +20,7 @@ class DryRunTurns:
     def take(self) -> Iterator[None]:
         """One of the turns. Raises ProblemError (503) when all are taken."""
         if self._taken >= self._most:
-            detail = "Many ask just now when a job would start. Nothing was submitted; try again in some seconds."
+            detail = "Too many users ask now when a job would start. Nothing was submitted. Try again in a few seconds."
             raise ProblemError(503, "busy", detail, headers={"Retry-After": str(_RETRY_S)})
         self._taken += 1
         try:

@@ -50,9 +50,9 @@ def read_query(parameter: Callable[[str], str], today: date) -> TimelineQuery:
     day, page = parameter("from"), parameter("page")
     for name in ("type", "node"):
         if len(parameter(name)) > _LONGEST:
-            raise ProblemError(422, "invalid_request", f"`{name}` is longer than any name. Choose one from the list.")
+            raise ProblemError(422, "invalid_request", f"No {name} has so long a name. Choose one from the list.")
     if page and not (page.isascii() and page.isdecimal() and len(page) < 6 and 1 <= int(page) <= _MOST_PAGES):
-        raise ProblemError(422, "invalid_request", f"`page` must be 1 to {_MOST_PAGES}.")
+        raise ProblemError(422, "invalid_request", "There is no such page. Write `page=` with a number.")
     return TimelineQuery(
         view=_chosen(TimelineScale, parameter("view"), "view") or TimelineScale.WEEK,
         by=_chosen(By, parameter("by"), "by"),
@@ -70,7 +70,8 @@ def _chosen(kind: type[E], value: str, name: str) -> E | None:
     try:
         return kind(value)
     except ValueError:
-        raise ProblemError(422, "invalid_request", f"`{name}` must be one of {', '.join(kind)}.") from None
+        detail = f"The calendar has no such view. Write `{name}=` in the address with one of {', '.join(kind)}."
+        raise ProblemError(422, "invalid_request", detail) from None
 
 
 def _day(value: str) -> date:
@@ -78,5 +79,6 @@ def _day(value: str) -> date:
         # Links from elsewhere have a time of that day.
         found = date.fromisoformat(value[:10])
     except ValueError:
-        raise ProblemError(422, "invalid_request", "`from` must be a day such as 2030-01-31.") from None
+        detail = "There is no such day. Write the day in the address as in `from=2030-01-31`."
+        raise ProblemError(422, "invalid_request", detail) from None
     return min(max(found, EARLIEST), LATEST)

@@ -110,7 +110,7 @@ def _times(form: Form) -> Mapping[str, Any]:
         return {"start": start_typed, "end": end_typed}
     seconds = seconds_in(length or "")
     if seconds is None:
-        raise _NotReadableError("How long it lasts is written like 4h, 90m, 1h30m or 2d.")
+        raise _NotReadableError("Write how long it lasts like 4h, 90m, 1h30m or 2d.")
     return {"start": start_typed, "duration": seconds}
 
 
@@ -144,9 +144,9 @@ def _limit(form: Form) -> str:
         raise _NotReadableError("A series needs an end: say either how many times or until which day.")
     if count is not None:
         if not (count.isascii() and count.isdecimal() and len(count) <= 3 and int(count) > 0):
-            raise _NotReadableError("How many times must be a whole number from 1 to 366.")
+            raise _NotReadableError("Write how many times it repeats as a whole number from 1 to 366.")
         return f"COUNT={int(count)}"
     try:
         return f"UNTIL={date.fromisoformat(until or ''):%Y%m%d}"
     except ValueError:
-        raise _NotReadableError("Until when must be a day such as 2030-01-31.") from None
+        raise _NotReadableError("Write its last day like 2030-01-31.") from None

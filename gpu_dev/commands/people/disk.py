@@ -173,7 +173,7 @@ def snapshot(
     ] = None,
     user: OfUser = None,
 ) -> None:
-    """Keep what is on a disk now, to clone it later. It counts as large as the disk.
+    """Keep what is on a disk now, to clone it later. A snapshot counts as much as its disk.
 
     On a server whose jobs run on its own machine, a disk is copied while no job writes to it: jobs that would are
     refused until the snapshot is ready.
@@ -196,7 +196,7 @@ def delete_snapshot(
 ) -> None:
     """Delete snapshots of a disk for good. The disk and its clones stay as they are.
 
-    It asks first: a snapshot can't be restored.
+    A snapshot can't be restored, so the command asks first.
     """
     with client_for(ctx) as client:
         if not yes:

@@ -96,7 +96,7 @@ def remove(
     key_ids: Annotated[list[str], typer.Argument(metavar="KEY", help="Ids or names of your keys.")],
     yes: Yes = False,
 ) -> None:
-    """Remove SSH keys. It asks first: connections that they opened end within seconds."""
+    """Remove SSH keys: connections that they opened end within seconds. It asks first."""
     with client_for(ctx) as client:
         stored = {key.id: key for key in islice(client.keys.keys(), _MOST)}
         known = list(own_names(client, stored.values()))

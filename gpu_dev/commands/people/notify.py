@@ -133,7 +133,7 @@ def remove(
     target_ids: Annotated[list[str], typer.Argument(metavar="TARGET", help="Ids or names of notification addresses.")],
     yes: Yes = False,
 ) -> None:
-    """Remove notification addresses. It asks first: nothing is sent there any more."""
+    """Remove notification addresses: nothing is sent there any more. It asks first."""
     with client_for(ctx) as client:
         chosen = [_id_of(client, target_id) for target_id in target_ids]
         if not yes:

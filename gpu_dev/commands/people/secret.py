@@ -74,7 +74,7 @@ def delete(
 ) -> None:
     """Delete secrets. Running jobs keep the value; a job that still waits for its start fails then.
 
-    It asks first: a value cannot be brought back.
+    A value cannot be brought back, so the command asks first.
     """
     with client_for(ctx) as client:
         if not yes:

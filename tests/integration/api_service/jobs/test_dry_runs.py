@@ -372,8 +372,8 @@ async def test_too_many_dry_runs_at_once_are_put_off(lab: Lab, app: FastAPI) -> 
                     "type": "urn:gpu-dev:problem:busy",
                     "title": "Service Unavailable",
                     "status": 503,
-                    "detail": "Many ask just now when a job would start. Nothing was submitted; "
-                    "try again in some seconds.",
+                    "detail": "Too many users ask now when a job would start. Nothing was submitted. "
+                    "Try again in a few seconds.",
                     "instance": None,
                 },
             )

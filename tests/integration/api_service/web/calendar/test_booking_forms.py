@@ -87,7 +87,7 @@ async def test_what_is_typed_wrong_is_said_and_sent_nowhere(browsing: SignedIn, 
     browser = await browsing("alice")
     done = await sent(browser, length="long", title="kept")
     assert done.status_code == 422
-    assert "written like 4h" in words(done.text)
+    assert "how long it lasts like 4h" in words(done.text)
     assert 'value="kept"' in done.text
     done = await sent(browser, node="no such node")
     assert done.status_code == 422
