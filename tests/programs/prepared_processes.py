@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any
 
 from tests.programs.compiled_templates import keep_as_asked
-from tests.waiting import eventually_sync
+from tests.waiting import PATIENCE_S, eventually_sync
 
 LOADED = [
     "admission_webhook.serve",
@@ -143,14 +143,23 @@ def started(
         )
 
 
+def ran(program: Sequence[str], environment: Mapping[str, str], log: Path) -> tuple[int, str]:
+    """Fork `program`, a module with its arguments, and wait for its end: how it ended, and what it wrote anywhere."""
+    log.write_text("")
+    code = started(program, environment, log, forked=True).wait(PATIENCE_S)
+    return code, log.read_text()
+
+
 def _fork_what_is_asked_for() -> None:
     """Load, and answer; returns in each process that is forked, and when nobody asks any more."""
+    gc.disable()
     for module in LOADED:
         import_module(module)
     keep_as_asked()
     # Programs look once for garbage among all that is loaded, two thirds of what a start costs: it is done for them.
     gc.collect()
     gc.freeze()
+    gc.enable()
     running: dict[int, int] = {}
     ended: dict[int, int] = {}
 

@@ -4,8 +4,6 @@ import asyncio
 import base64
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -21,6 +19,7 @@ from reservation_core.adapters.certificates.pairs import Pair
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.admission_webhook.control_plane import NOBODY_CAN_SAY, PATIENCE_S, ControlPlane, control_plane
 from tests.network.receivers import Receiver, receiving
+from tests.programs.prepared_processes import ran
 from tests.programs.webhook_process import (
     WebhookProcess,
     admission_review,
@@ -354,12 +353,10 @@ def test_settings_with_which_nothing_could_be_enforced_are_told_at_the_start(tmp
         ({"API_URL": "https://api/v1/schedulability"}, "GPU_DEV_WEBHOOK__API_TOKEN_FILE"),
     ):
         given = {f"GPU_DEV_WEBHOOK__{name}": value for name, value in settings.items()}
-        done = subprocess.run(
-            [sys.executable, "-m", "admission_webhook", "serve", "--listen", "127.0.0.1:0", *files],
-            env={**kept, **given, "GPU_DEV_WEBHOOK__ENFORCE_BOOKINGS": "true"},
-            capture_output=True, text=True, timeout=300, check=False,
-        )  # fmt: skip
-        assert (done.returncode, told in done.stderr) == (2, True), done.stderr
+        environment = {**kept, **given, "GPU_DEV_WEBHOOK__ENFORCE_BOOKINGS": "true"}
+        program = ["admission_webhook", "serve", "--listen", "127.0.0.1:0", *files]
+        code, said = ran(program, environment, tmp_path / "told.log")
+        assert (code, told in said) == (2, True), said
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,6 @@ import json
 import os
 import signal
 import ssl
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ import pytest
 
 from reservation_core.adapters.certificates.pairs import Pair
 from tests.people.client_certificates import signed_client
+from tests.programs.prepared_processes import ran
 from tests.programs.webhook_process import (
     WebhookProcess,
     admission_review,
@@ -292,22 +291,18 @@ def test_it_serves_on_for_a_while_after_sigterm(tmp_path: Path) -> None:
         assert "webhook_draining" in webhook.events()
 
 
-def ended(arguments: list[str], **settings: str) -> tuple[int, str]:
+def ended(folder: Path, arguments: list[str], **settings: str) -> tuple[int, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GPU_DEV_")}
-    done = subprocess.run(
-        [sys.executable, "-m", "admission_webhook", *arguments],
-        env={**kept, **settings}, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    return done.returncode, done.stdout + done.stderr
+    return ran(["admission_webhook", *arguments], {**kept, **settings}, folder / "ended.log")
 
 
 def test_arguments_and_settings_that_can_not_be_used_are_told(tmp_path: Path) -> None:
     files = ["--tls-cert", str(tmp_path / "a"), "--tls-key", str(tmp_path / "b")]
-    code, said = ended(["serve", "--listen", "nowhere", *files])
+    code, said = ended(tmp_path, ["serve", "--listen", "nowhere", *files])
     assert (code, "--listen must be host:port" in said) == (2, True), said
-    code, said = ended(["serve", "--listen", "127.0.0.1:0"])
+    code, said = ended(tmp_path, ["serve", "--listen", "127.0.0.1:0"])
     assert (code, "--tls-cert" in said) == (2, True), said
-    code, said = ended(["serve", *files], GPU_DEV_WEBHOOK__DRAIN_S="-1")
+    code, said = ended(tmp_path, ["serve", *files], GPU_DEV_WEBHOOK__DRAIN_S="-1")
     assert (code, "GPU_DEV_WEBHOOK__DRAIN_S" in said) == (2, True), said
 
 

@@ -1,7 +1,5 @@
 """The API over TLS, and metrics at a port of their own: the program itself, and real handshakes."""
 
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +7,7 @@ import httpx
 import pytest
 
 from tests.integration.reservation_core.runtime.http.http_servers import HttpServer, http_server
+from tests.programs.prepared_processes import ran
 from tests.programs.webhook_process import Pair, new_pair, trusting, write_pair
 from tests.waiting import PATIENCE_S, eventually_sync
 
@@ -47,13 +46,10 @@ def test_the_api_serves_over_tls_and_takes_a_new_certificate(tmp_path: Path, dat
 def test_a_certificate_that_can_not_be_shown_is_said_once(
     tmp_path: Path, database_url: str, arguments: list[str], said: str
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "api_service", *arguments],
-        env={"GPU_DEV_DATABASE_URL": database_url, "GPU_DEV_HOME": str(tmp_path), "GPU_DEV_LISTEN": "127.0.0.1:0"},
-        capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-    )  # fmt: skip
-    assert done.returncode == 2
-    [line] = [line for line in done.stderr.splitlines() if line.startswith("api_service: ")]
+    settings = {"GPU_DEV_DATABASE_URL": database_url, "GPU_DEV_HOME": str(tmp_path), "GPU_DEV_LISTEN": "127.0.0.1:0"}
+    code, told = ran(["api_service", *arguments], settings, tmp_path / "told.log")
+    assert code == 2
+    [line] = [line for line in told.splitlines() if line.startswith("api_service: ")]
     assert said in line
 
 
