@@ -12,7 +12,8 @@ SETTINGS = {"GPU_DEV_LOCAL_GPUS": NODES}
 # An entry of the timeline can be hit around its bar, see test_calendar_drawing.py.
 _SMALL = """async () => {
   const asked = { exclude: [[".ec-event"]] };
-  const found = await axe.run(asked, { runOnly: { type: "rule", values: ["target-size"] } });
+  const wanted = { resultTypes: ["violations"], runOnly: { type: "rule", values: ["target-size"] } };
+  const found = await axe.run(asked, wanted);
   return found.violations.flatMap(({ nodes }) => nodes.map(({ html, failureSummary }) => `${html} ${failureSummary}`));
 }"""
 
@@ -85,6 +86,7 @@ async def test_whatever_is_tapped_can_be_hit_and_hints_have_room(
     people: People, things: dict[str, str], size: tuple[int, int]
 ) -> None:
     root = await people("root", viewport={"width": size[0], "height": size[1]})
+    await root.context.add_init_script(path=AXE)
     root.expect_problem("^answer: (404|409) GET")  # what can't be done is a page, too
     found = {}
     for address in [*addresses(things), "/jobs/job-nobody"]:
@@ -92,7 +94,6 @@ async def test_whatever_is_tapped_can_be_hit_and_hints_have_room(
         if await root.page.locator("#calendar").count():
             await expect(root.page.locator(".ec-row-head").first).to_be_visible()
         crowded = await root.page.evaluate(_CROWDED)
-        await root.page.evaluate(AXE.read_text())
         if wrong := [*crowded, *await root.page.evaluate(_SMALL)]:
             found[address] = wrong
     assert not found
