@@ -9,7 +9,7 @@ from reservation_core.domain.plan import Shape, Waiting
 from reservation_core.domain.planning.open_rows import Ledger
 from reservation_core.domain.planning.waiting_queue import WaitingQueue
 from reservation_core.domain.policy.quota_book import Counted
-from reservation_core.domain.pools.freed_time import EarlierPlaces, FreedTime
+from reservation_core.domain.pools.freed_time import EarlierPlaces, FreedTime, Slot
 from reservation_core.domain.pools.pool import Avoided, Pool, Shadow
 from reservation_core.domain.pools.pool_profile import PoolProfile
 from reservation_core.domain.pools.pool_shares import PoolShares
@@ -57,6 +57,12 @@ class GpuPools:
             for node in pool.nodes
             for card in node.cards
         }
+        self._spots = {
+            card.placed.gpu_id: (node.position, card.bit)
+            for pool in self.by_type.values()
+            for node in pool.nodes
+            for card in node.cards
+        }
         self.shares = PoolShares(nodes, self.by_type, ledger)
         self._allocated: dict[str, dict[int, int]] = {gpu_type: {} for gpu_type in self.by_type}
         for reservation_id in ledger.by_reservation:
@@ -66,6 +72,11 @@ class GpuPools:
         self.freed_quotas: set[Counted] = set()
         self._next_freed_quotas: set[Counted] = set()
         self._unchecked = set(ledger.slots)
+
+    @property
+    def version(self) -> int:
+        """A number that grows with each change of what is free, and of what was given back."""
+        return sum([freed.changes + freed.pool.version for freed in self.freed_time.values()])
 
     def for_job(self, job: Waiting) -> list[Pool]:
         """The pools that could run a job if all their GPUs were free."""
@@ -77,7 +88,9 @@ class GpuPools:
 
     def has_room(self, job: Waiting, pools: Iterable[Pool]) -> bool:
         """Whether one of these pools has enough free GPUs for a job now, whatever is promised for later."""
-        return any(pool.has_room(job.gpus, job.nodes, self.never(pool, job)) for pool in pools)
+        gpus, nodes = job.gpus, job.nodes
+        least = gpus * nodes
+        return any(pool.free >= least and pool.has_room(gpus, nodes, self.never(pool, job)) for pool in pools)
 
     def avoided(
         self, job: Waiting, pool: Pool, at: int, end: int, shadow: Shadow | None, *, head_asks: bool
@@ -116,6 +129,17 @@ class GpuPools:
         """The type of a GPU if it is usable."""
         place = self._places.get(gpu_id)
         return None if place is None else place[0].gpu_type
+
+    def slot_of(self, job_id: str) -> Slot:
+        """Where a slot is, but for GPUs of it that can't be used."""
+        rows, spots = self._ledger.by_reservation[job_id], self._spots
+        gpu_type = next((self._places[gpu_id][0].gpu_type for gpu_id, _ in rows if gpu_id in spots), "")
+        masks: dict[int, int] = {}
+        for gpu_id, _ in rows:
+            if gpu_id in spots:
+                position, bit = spots[gpu_id]
+                masks[position] = masks.get(position, 0) | bit
+        return gpu_type, rows[0][1], masks
 
     def pool_of(self, reservation_id: str) -> Pool | None:
         """The pool that has all GPUs of a slot; None when one of them is not usable."""
@@ -198,13 +222,8 @@ class GpuPools:
         if known is None:
             pools = self.reach.pools_for(gpu_type, shape)
             freed_times = {pool.gpu_type: self.freed_time[pool.gpu_type] for pool in pools}
-            known = self._earlier_places[gpu_type, shape] = EarlierPlaces(freed_times, shape.gpus, self._nodes_of)
+            known = self._earlier_places[gpu_type, shape] = EarlierPlaces(freed_times, shape.gpus, self.slot_of)
         return known
-
-    def _nodes_of(self, job_id: str) -> set[tuple[str, int]]:
-        """The nodes of a slot, as type and position; those of unusable GPUs are left out."""
-        places = {self._places.get(gpu_id) for gpu_id, _ in self._ledger.by_reservation[job_id]}
-        return {(place[0].gpu_type, place[1]) for place in places if place is not None}
 
     def note_asked(self, job: Waiting) -> None:
         """Note that a job with a slot asks for something else than when it got it."""

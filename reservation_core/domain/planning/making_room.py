@@ -91,8 +91,7 @@ class RoomMaker:
                 slots = [] if room is None else self._take(job, pool, room)
                 if slots:
                     return slots
-        picture.walk.tries += 1
-        picture.walk.too_long[job.gpu_type, job.shape] = length
+        picture.walk.note_vain_try(job, length)
         return []
 
     def _choose(self, job: Waiting, pool: Pool, never: int) -> _Room | None:

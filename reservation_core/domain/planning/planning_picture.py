@@ -15,7 +15,8 @@ from reservation_core.domain.planning.gpu_pools import GpuPools
 from reservation_core.domain.planning.open_rows import Ledger
 from reservation_core.domain.planning.pool_heads import PoolHeads
 from reservation_core.domain.planning.standings import Orders
-from reservation_core.domain.planning.waiting_queue import Key, SlotWalk, WaitingQueue
+from reservation_core.domain.planning.waiting_queue import Key, WaitingQueue
+from reservation_core.domain.planning.walking.slot_walk import SlotWalk
 from reservation_core.domain.policy.limits import NO_POLICY
 from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.quota_meters import Amount

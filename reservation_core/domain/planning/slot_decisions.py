@@ -12,23 +12,23 @@ A *walk* goes through jobs with a slot, after something was given back, a part o
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from heapq import heapify, heappop, heapreplace, merge
+from heapq import merge
 from itertools import islice
 
 from reservation_core.domain.calendar import FOREVER, Row, length_micros, to_moment
 from reservation_core.domain.plan import LateStart, PlannedSlot, Waiting
-from reservation_core.domain.planning.making_room import RoomMaker, may_have_room, room_length, with_fewest_lost
+from reservation_core.domain.planning.making_room import RoomMaker, with_fewest_lost
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.waiting_queue import Entry, ShapeQueue
-from reservation_core.domain.pools.freed_time import EarlierPlaces
+from reservation_core.domain.planning.walking.hopes import improvable
 from reservation_core.domain.pools.node_timeline import Timeline
 from reservation_core.domain.pools.pool import Pool, write_row
 from reservation_core.domain.pools.pool_profile import Fit
 
 UNUSABLE = "A GPU of its slot can't be used any more."
 STILL_HELD = "Others still have GPUs of its slot."
-_PASSED_OVER = 16
-"""After how many jobs that can't have an earlier slot the walk asks whether it has time."""
+USED = 0.75
+"""After which part of its time a part of the work takes no other step: what a step takes at most must be left."""
 
 LAPSED = "Its slot is over, and its GPUs were not free in it."
 
@@ -155,82 +155,9 @@ def _jobs_to_plan(picture: Picture, promises: int, enough: Callable[[], bool]) -
     walked = [
         queue
         for queue in (slotted if walk.gpu_types else ())
-        if any(pool.gpu_type in walk.gpu_types for pool in reach.pools_for(queue.gpu_type, queue.shape))
+        if not walk.gpu_types.isdisjoint(reach.types_for(queue.gpu_type, queue.shape))
     ]
-    return merge(*without, _improvable(picture, walked, enough))
-
-
-def _improvable(picture: Picture, queues: list[ShapeQueue], enough: Callable[[], bool]) -> Iterator[Entry]:
-    """Those of the jobs with a slot that may find an earlier one, or for which others may make room.
-
-    Another one, before which the walk pauses, when there is no time to go on.
-    """
-    hopes = _Hopes(picture, enough)
-    heap = [
-        (queue.entries[index][0], number, index)
-        for number, queue in enumerate(queues)
-        if (index := picture.walk.first_of(queue)) < len(queue.entries)
-    ]
-    heapify(heap)
-    passed = 0
-    last: Entry | None = None
-    while heap:
-        _, number, index = heap[0]
-        entries = queues[number].entries
-        entry = entries[index]
-        hopeful = hopes.has(queues[number], entry)
-        if hopeful:
-            yield entry
-            hopes.note_decision()
-        else:
-            passed += 1
-            last = last if hopeful is None else entry
-            if hopeful is None or (passed % _PASSED_OVER == 0 and enough()):
-                picture.walk.pause(last, entry)
-                yield entry
-                return
-        index += 1
-        if index < len(entries):
-            heapreplace(heap, (entries[index][0], number, index))
-        else:
-            heappop(heap)
-
-
-class _Hopes:
-    """Which jobs with a slot may find an earlier one.
-
-    `_known` has, until something is decided, where jobs of a shape may find earlier places, and how short they must be
-    to be given room; not of shapes of which there was no time to read all.
-    """
-
-    def __init__(self, picture: Picture, enough: Callable[[], bool]) -> None:
-        self._picture = picture
-        self._enough = enough
-        self._known: dict[ShapeQueue, tuple[EarlierPlaces, int]] = {}
-
-    def has(self, queue: ShapeQueue, entry: Entry) -> bool | None:
-        """Whether a job in this queue may have an earlier slot: no only if not, None if there is no time to see."""
-        _, job, length = entry
-        picture, at = self._picture, self._picture.at
-        start, _ = picture.ledger.slots.get(job.id, (at, at))
-        if start <= at:
-            return False
-        known = self._known.get(queue)
-        if known is None:
-            places = picture.pools.earlier_places(queue.gpu_type, queue.shape)
-            if not places.read(at, self._enough):
-                return None
-            known = self._known[queue] = places, room_length(picture, job)
-        places, too_long = known
-        return (
-            places.may_begin(job.id, length, start, at)
-            or picture.has_freed_quota(job)
-            or (length < too_long and may_have_room(picture, job))
-        )
-
-    def note_decision(self) -> None:
-        """Note that something may have been decided."""
-        self._known.clear()
+    return merge(*without, improvable(picture, walked, enough))
 
 
 def _unpromised(picture: Picture, queue: ShapeQueue, slotted: list[ShapeQueue], promises: int) -> Iterator[Entry]:
@@ -321,8 +248,8 @@ class SlotSearch:
             instead: dict[int, Timeline] = {}
             if pool is own:
                 profile = self._pools.profiles[pool.gpu_type]
-                positions = self._pools.positions_of(self._picture.ledger.by_reservation[job.id])
-                instead = {position: profile.without(position, job.id, self._at) for position in positions}
+                _, row, masks = self._pools.slot_of(job.id)
+                instead = {position: profile.without(position, mask, row, self._at) for position, mask in masks.items()}
             shares = self._pools.shares
             bounded = shares.timelines(job, self._pools.profiles[pool.gpu_type], pool, self._at, instead)
             fit = self._earliest(job, pool, before, bounded, after)

@@ -9,11 +9,14 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 
-from reservation_core.domain.calendar import FOREVER
+from reservation_core.domain.calendar import FOREVER, Range, Row
 from reservation_core.domain.pools.pool_profile import PoolProfile
 
-_READ = 16
+_READ = 8
 """How many nodes are read at once where there may be no time for all."""
+
+Slot = tuple[str, Row, Mapping[int, int]]
+"""The type of a slot's pool, its row, and the masks of its GPUs by the position of the node."""
 
 
 class Steps:
@@ -22,57 +25,60 @@ class Steps:
     Each step has the node of its window. No place is as long as the last step.
     """
 
-    __slots__ = ("_lengths", "_nodes", "_starts")
+    __slots__ = ("_nodes", "lengths", "starts")
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
         """Forget all windows."""
-        self._lengths, self._starts, self._nodes = [2 * FOREVER], [FOREVER], [-1]
+        self.lengths, self.starts, self._nodes = [2 * FOREVER], [FOREVER], [-1]
 
-    def add(self, start: int, length: int, node: int) -> None:
-        lengths, starts = self._lengths, self._starts
-        index = bisect_left(lengths, length)
-        if starts[index] <= start and index < len(starts) - 1:
-            return
-        first = index
-        while first and starts[first - 1] >= start:
-            first -= 1
-        lengths[first:index] = [length]
-        starts[first:index] = [start]
-        self._nodes[first:index] = [node]
-
-    def begins_before(self, length: int, before: int) -> bool:
-        """Whether so long a place begins before a time."""
-        return self._starts[bisect_left(self._lengths, length)] < before
+    def add(self, windows: Iterable[Range], now: int, node: int) -> None:
+        """Add the windows of a node, from now on."""
+        lengths, starts = self.lengths, self.starts
+        for start, end in windows:
+            start = start if start > now else now  # noqa: FURB136, PLW2901 - a call costs more, and this is hot
+            length = end - start
+            index = bisect_left(lengths, length)
+            if starts[index] <= start and index < len(starts) - 1:
+                continue
+            first = index
+            while first and starts[first - 1] >= start:
+                first -= 1
+            lengths[first:index] = [length]
+            starts[first:index] = [start]
+            self._nodes[first:index] = [node]
 
     def node_for(self, length: int) -> int:
         """The node where the first so long a place begins."""
-        return self._nodes[bisect_left(self._lengths, length)]
+        return self._nodes[bisect_left(self.lengths, length)]
 
 
 class FreedTime:
     """The nodes of one pool where GPUs were given back.
 
-    In a new pool this is everywhere. `_asked` are jobs that now ask for something else than when they were looked at.
-    `_unread` has, for each number of GPUs, the nodes whose windows are not in its steps, and for 0 those whose
-    reservations are not in `beside`. Answers are right once `read_some` has read all.
+    In a new pool this is everywhere. `changes` counts what was noted. `asked` are jobs that now ask for something else
+    than when they were looked at. `_unread` has, for each number of GPUs, the nodes whose windows are not in its
+    `steps`, and for 0 those whose reservations are not in `beside`. Answers are right once `read_some` has read all.
     """
 
     def __init__(self, profile: PoolProfile) -> None:
         self._profile = profile
-        self._everywhere = self._next_everywhere = True
+        self.pool = profile.pool
+        self.changes = 0
+        self.is_everywhere = self._next_everywhere = True
         self.nodes: set[int] = set()
         self._next: set[int] = set()
-        self._asked: set[str] = set()
+        self.asked: set[str] = set()
         self._next_asked: set[str] = set()
         self._unread: dict[int, set[int]] = {}
-        self._steps: dict[int, Steps] = {}
+        self.steps: dict[int, Steps] = {}
         self.beside: set[str] = set()
 
     def add(self, position: int) -> None:
         """Note a node where GPUs were given back."""
+        self.changes += 1
         self._next.add(position)
         self.nodes.add(position)
         for unread in self._unread.values():
@@ -80,40 +86,33 @@ class FreedTime:
 
     def add_job(self, job_id: str) -> None:
         """Note a job that asks for something else than before."""
-        self._asked.add(job_id)
+        self.changes += 1
+        self.asked.add(job_id)
         self._next_asked.add(job_id)
 
     @property
     def everywhere(self) -> tuple[bool, bool]:
         """Whether all jobs are to be looked at, in this walk and in the next."""
-        return self._everywhere, self._next_everywhere
+        return self.is_everywhere, self._next_everywhere
 
     @everywhere.setter
     def everywhere(self, both: tuple[bool, bool]) -> None:
-        self._everywhere, self._next_everywhere = both
+        self.changes += 1
+        self.is_everywhere, self._next_everywhere = both
 
     def add_all(self) -> None:
         """Look at all jobs again."""
-        self._everywhere = self._next_everywhere = True
+        self.everywhere = True, True
 
     def begin_walk(self, *, here: bool = True) -> None:
         """Forget what jobs have been looked at for; those that ask for something else only where a walk goes `here`."""
-        self._everywhere, self._next_everywhere = self._next_everywhere, False
+        self.everywhere = self._next_everywhere, False
         self.nodes, self._next = self._next, set()
         if here:
-            self._asked, self._next_asked = self._next_asked, set()
+            self.asked, self._next_asked = self._next_asked, set()
         self._unread.clear()
-        self._steps.clear()
+        self.steps.clear()
         self.beside.clear()
-
-    def may_begin(self, job_id: str, gpus: int, length: int, before: int, now: int) -> bool:
-        """Whether this walk looks at a job whatever was given back, or finds it a place that is not beside its slot."""
-        if self._everywhere or job_id in self._asked:
-            return True
-        if not self.nodes:
-            return False
-        steps = self._steps[gpus]
-        return steps.begins_before(length, before) and self._is_left(steps, gpus, length, before, now)
 
     def read_some(self, gpus: int, now: int) -> bool:
         """Read the places for so many GPUs, and what is beside them, of some nodes; whether all are read."""
@@ -122,37 +121,39 @@ class FreedTime:
             return True
         return self._read_steps(gpus, now) and self._read_beside()
 
-    def _is_left(self, steps: Steps, gpus: int, length: int, before: int, now: int) -> bool:
-        """Whether a place in these steps still is there: others may have taken it since it was read."""
+    def is_left(self, gpus: int, length: int, before: int, now: int) -> bool:
+        """Whether a place in the steps still is there: others may have taken it. If not, the steps are to be read."""
+        steps = self.steps[gpus]
         window = self._profile.timeline(steps.node_for(length), now).first_window(gpus, length, now)
         if window is not None and window[0] < before:
             return True
+        self.changes += 1
         steps.clear()
         self._unread[gpus] = set(self.nodes)
-        while not self._read_steps(gpus, now):
-            pass
-        return steps.begins_before(length, before)
+        return False
 
-    def may_begin_beside(self, job_id: str, gpus: int, length: int, position: int, before: int, now: int) -> bool:
-        """Whether a job may find a place that begins before its slot, which is on this node, and is in its way there.
+    def may_begin_beside(
+        self, row: Row, masks: Mapping[int, int], gpus: int, length: int, before: int, now: int
+    ) -> bool:
+        """Whether a job may find a place that begins before its slot in this pool, which is in its way there.
 
         Such a place reaches into the slot: the steps know those that don't.
         """
-        if position not in self.nodes or self._profile.timeline(position, now).free_just_before(before) < gpus:
-            return False
-        window = self._profile.without(position, job_id, now).first_window(gpus, length, now)
-        return window is not None and window[0] < before
+        for position in self.nodes & masks.keys():
+            if self._profile.timeline(position, now).free_just_before(before) >= gpus:
+                window = self._profile.without(position, masks[position], row, now).first_window(gpus, length, now)
+                if window and window[0] < before:
+                    return True
+        return False
 
     def _read_steps(self, gpus: int, now: int) -> bool:
-        if gpus not in self._steps:
-            self._steps[gpus] = Steps()
-            self._profile.firsts(gpus)
-        steps = self._steps[gpus]
+        steps, profile = self.steps.get(gpus), self._profile
+        if steps is None:
+            steps = self.steps[gpus] = Steps()
+            profile.firsts(gpus)
         for position in self._take_unread(gpus):
-            if len(self._profile.nodes[position].cards) >= gpus:
-                for start, end in self._profile.windows(position, gpus, now):
-                    first = max(start, now)
-                    steps.add(first, end - first, position)
+            if len(profile.nodes[position].cards) >= gpus:
+                steps.add(profile.windows(position, gpus, now), now, position)
         return not self._unread[gpus]
 
     def _read_beside(self) -> bool:
@@ -173,38 +174,60 @@ class FreedTime:
 class EarlierPlaces:
     """Where jobs that ask for so many GPUs in these pools may find earlier places than their slots."""
 
-    __slots__ = ("_freed_times", "_gpus", "_nodes_of")
+    __slots__ = ("_freed_times", "_gpus", "_slot_of")
 
-    def __init__(
-        self,
-        freed_times: Mapping[str, FreedTime],
-        gpus: int,
-        nodes_of: Callable[[str], Iterable[tuple[str, int]]],
-    ) -> None:
+    def __init__(self, freed_times: Mapping[str, FreedTime], gpus: int, slot_of: Callable[[str], Slot]) -> None:
         self._freed_times = freed_times
         self._gpus = gpus
-        self._nodes_of = nodes_of
+        self._slot_of = slot_of
+
+    @property
+    def version(self) -> int:
+        """A number that grows with each change in the pools."""
+        return sum([freed.changes + freed.pool.version for freed in self._freed_times.values()])
 
     def read(self, now: int, enough: Callable[[], bool]) -> bool:
         """Read where GPUs were given back, until `enough`; whether all is read."""
         for freed in self._freed_times.values():
-            while freed.nodes and not freed.everywhere[0] and not freed.read_some(self._gpus, now):
+            while freed.nodes and not freed.is_everywhere and not freed.read_some(self._gpus, now):
                 if enough():
                     return False
         return True
 
-    def may_begin(self, job_id: str, length: int, before: int, now: int) -> bool:
+    def stairs(self) -> list[tuple[list[int], list[int], set[str]]] | None:
+        """The lengths and starts of the pools' steps, and what is beside them; None where jobs must be asked about.
+
+        Where GPUs were given back must be read. A job that is not beside them, and finds no step, has no place.
+        """
+        answer: list[tuple[list[int], list[int], set[str]]] = []
+        for freed in self._freed_times.values():
+            if freed.is_everywhere or freed.asked:
+                return None
+            if freed.nodes:
+                steps = freed.steps.get(self._gpus)
+                if steps is None:
+                    return None
+                answer.append((steps.lengths, steps.starts, freed.beside))
+        return answer
+
+    def may_begin(self, job_id: str, length: int, before: int, now: int) -> bool | None:
         """Whether a job may find a place that begins before its slot, which begins at `before`; false only if not.
 
-        Where GPUs were given back must be read.
+        Where GPUs were given back must be read; None where that must be done once more.
         """
         is_beside = False
         for freed in self._freed_times.values():
-            if freed.may_begin(job_id, self._gpus, length, before, now):
+            if freed.is_everywhere or job_id in freed.asked:
                 return True
-            is_beside = is_beside or job_id in freed.beside
-        return is_beside and any(
-            gpu_type in self._freed_times
-            and self._freed_times[gpu_type].may_begin_beside(job_id, self._gpus, length, position, before, now)
-            for gpu_type, position in self._nodes_of(job_id)
-        )
+            if freed.nodes:
+                steps = freed.steps.get(self._gpus)
+                if steps is None:
+                    return None
+                if steps.starts[bisect_left(steps.lengths, length)] < before:
+                    return freed.is_left(self._gpus, length, before, now) or None
+                is_beside = is_beside or job_id in freed.beside
+        if not is_beside:
+            return False
+        gpu_type, row, masks = self._slot_of(job_id)
+        own = self._freed_times.get(gpu_type)
+        return own is not None and own.may_begin_beside(row, masks, self._gpus, length, before, now)

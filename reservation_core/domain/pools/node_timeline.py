@@ -67,7 +67,7 @@ class Timeline:
                 end = FOREVER
                 free = mask
                 at = after
-                for following in masks[after:]:  # as in `_until`, without a call
+                for following in masks[after:]:
                     left = free & following
                     if left != free:
                         if left.bit_count() < gpus:
@@ -87,17 +87,6 @@ class Timeline:
             before = mask
         return windows
 
-    def _until(self, free: int, gpus: int, index: int) -> int:
-        """Until when `gpus` of these GPUs are free together, from the time at `index` on."""
-        masks = self.masks
-        for after in range(index + 1, len(masks)):
-            left = free & masks[after]
-            if left != free:
-                if left.bit_count() < gpus:
-                    return self.times[after]
-                free = left
-        return FOREVER
-
     def first_window(self, gpus: int, length: int, at: int) -> Range | None:
         """The first start from `at` on at which `gpus` GPUs are free for `length`, and a lower bound of the last one.
 
@@ -109,7 +98,14 @@ class Timeline:
             mask = masks[index]
             if mask.bit_count() >= gpus:
                 start = max(at, times[index])
-                end = self._until(mask, gpus, index)
+                end = FOREVER
+                for after in range(index + 1, len(masks)):  # as in `windows`: a call for both costs more
+                    left = mask & masks[after]
+                    if left != mask:
+                        if left.bit_count() < gpus:
+                            end = times[after]
+                            break
+                        mask = left
                 if end - start >= length:
                     return start, end - length
         return None

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reservation_core.domain.calendar import FOREVER, Range
+from reservation_core.domain.calendar import FOREVER, Range, Row
 from reservation_core.domain.cards.card_masks import bits
 from reservation_core.domain.pools.node_timeline import Timeline
 from reservation_core.domain.pools.pool import NodeGpus, Pool
@@ -104,15 +104,15 @@ class PoolProfile:
     """The free time of one pool. `forget` must be called for each node whose calendars have changed."""
 
     def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+        self.pool = pool
         self.nodes = pool.nodes
-        self._timelines: list[Timeline | None] = [None] * len(pool.nodes)
+        self.timelines: list[Timeline | None] = [None] * len(pool.nodes)
         self._firsts: dict[int, _Firsts] = {}
         self._scratch = np.empty((_KEPT - 1, len(pool.nodes)), dtype=np.int64)
 
     def forget(self, position: int, *, freed: bool) -> None:
         """Note changed calendars of a node; `freed`: a GPU may be free sooner than before."""
-        self._timelines[position] = None
+        self.timelines[position] = None
         for gpus, firsts in self._firsts.items():
             firsts.windows[position] = None
             if freed and gpus <= len(self.nodes[position].cards):
@@ -120,26 +120,26 @@ class PoolProfile:
 
     def refresh(self) -> None:
         """Forget nodes with overrunning pods, whose expected end moves with time."""
-        for place in bits(self._pool.overrun):
+        for place in bits(self.pool.overrun):
             self.forget(place.bit_length() - 1, freed=False)
 
     def timeline(self, position: int, now: int) -> Timeline:
-        known = self._timelines[position]
+        known = self.timelines[position]
         if known is None:
-            known = self._timelines[position] = Timeline(self.nodes[position].cards, now)
+            known = self.timelines[position] = Timeline(self.nodes[position].cards, now)
         return known
 
-    def without(self, position: int, reservation_id: str, now: int) -> Timeline:
-        """When a node's GPUs would be free without this reservation."""
-        gpus = self.nodes[position].cards
-        rows = [(gpu.bit, row) for gpu in gpus for row in gpu.calendar.rows if row[3] == reservation_id]
-        if len({row for _, row in rows}) == 1 and not self._pool.overrun >> position & 1:
-            _, (start, end, held, _) = rows[0]
-            if not held:
-                timeline = self.timeline(position, now).copy()
-                timeline.give_back(sum([bit for bit, _ in rows]), start, end)
-                return timeline
-        return Timeline(gpus, now, reservation_id)
+    def without(self, position: int, mask: int, row: Row, now: int) -> Timeline:
+        """When a node's GPUs would be free without this row of a reservation, which these of them have.
+
+        The reservation has no other rows there.
+        """
+        start, end, held, reservation_id = row
+        if held or self.pool.overrun >> position & 1:
+            return Timeline(self.nodes[position].cards, now, reservation_id)
+        timeline = self.timeline(position, now).copy()
+        timeline.give_back(mask, start, end)
+        return timeline
 
     def take(self, spots: Sequence[tuple[NodeGpus, int]], start: int, end: int) -> None:
         """Note that these GPUs are taken for [start, end), which their calendars say already."""
@@ -147,7 +147,7 @@ class PoolProfile:
             position = node.position
             for firsts in self._firsts.values():
                 firsts.windows[position] = None
-            timeline = self._timelines[position]
+            timeline = self.timelines[position]
             if timeline is not None:
                 timeline.cut(mask, start, end)
 
@@ -209,7 +209,18 @@ class PoolProfile:
 class _Search:
     """One search for the earliest fit, which checks nodes in the order of their bounds."""
 
-    __slots__ = ("_after", "_bounds", "_gpus", "_instead", "_known", "_length", "_now", "_pending", "_profile")
+    __slots__ = (
+        "_after",
+        "_bounds",
+        "_gpus",
+        "_instead",
+        "_known",
+        "_length",
+        "_now",
+        "_pending",
+        "_profile",
+        "_timelines",
+    )
 
     def __init__(
         self,
@@ -222,6 +233,7 @@ class _Search:
         instead: Mapping[int, Timeline],
     ) -> None:
         self._profile = profile
+        self._timelines = profile.timelines
         self._gpus = gpus
         self._length = length
         self._now = now
@@ -243,7 +255,8 @@ class _Search:
 
     def timeline(self, position: int) -> Timeline:
         """A node's timeline, or its replacement."""
-        return self._instead.get(position) or self._profile.timeline(position, self._now)
+        timeline = self._instead.get(position) or self._timelines[position]
+        return self._profile.timeline(position, self._now) if timeline is None else timeline
 
     def one(self, before: int) -> tuple[int, list[int]]:
         """The earliest start on one node, and that node; no node when there is none before `before`."""

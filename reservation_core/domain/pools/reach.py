@@ -4,7 +4,7 @@ A job avoids the nodes where its pods could not start (see `starts`). If other n
 now, it uses only those; else it uses all nodes, the others first.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from reservation_core.domain.plan import Shape, Waiting
 from reservation_core.domain.pools.pool import NOTHING, Avoided, Pool
@@ -14,10 +14,14 @@ from reservation_core.domain.request_terms import Share
 _REMEMBERED = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Place:
     pools: list[Pool]
     avoided: dict[str, Avoided]
+    types: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.types = frozenset(pool.gpu_type for pool in self.pools)
 
 
 class Reach:
@@ -31,6 +35,10 @@ class Reach:
     def pools_for(self, gpu_type: str | None, shape: Shape) -> list[Pool]:
         """The pools that could run such a job if nothing were held."""
         return self._place(gpu_type, shape).pools
+
+    def types_for(self, gpu_type: str | None, shape: Shape) -> frozenset[str]:
+        """The types of the pools that could run such a job if nothing were held."""
+        return self._place(gpu_type, shape).types
 
     def pools_of(self, job: Waiting) -> list[Pool]:
         """The pools that could run a job if nothing were held."""

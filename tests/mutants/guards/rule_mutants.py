@@ -174,7 +174,7 @@ RULES = (
     Mutant(
         "a freed quota is nobody's",
         "Where a quota has more room, slots of jobs that it bounds are moved earlier",
-        CODE + "planning/slot_decisions.py",
+        CODE + "planning/walking/hopes.py",
         "or picture.has_freed_quota(job)",
         "or False",
         (DOMAIN + "planning/test_freed_slots.py::test_nor_where_many_wait_for_what_few_give_back",),

@@ -146,8 +146,8 @@ def test_a_walk_in_the_smallest_parts_leaves_no_earlier_slot(seed: int) -> None:
 def test_in_a_new_pool_all_are_looked_at_once_and_what_comes_meanwhile_counts_for_the_next_walk() -> None:
     freed = Picture(snapshot([node("a", 1)], (), ())).pools.freed_time["h100"]
 
-    def may_begin(job_id: str) -> bool:
-        return EarlierPlaces({"h100": freed}, 1, lambda _: ()).may_begin(job_id, 1, 1, 0)
+    def may_begin(job_id: str) -> bool | None:
+        return EarlierPlaces({"h100": freed}, 1, lambda _: ("", (0, 0, False, ""), {})).may_begin(job_id, 1, 1, 0)
 
     assert may_begin("job-1")
     freed.begin_walk()

@@ -9,7 +9,8 @@ from reservation_core.domain.plan import Commitment
 from reservation_core.domain.planning.gpu_pools import GpuPools
 from reservation_core.domain.planning.open_rows import Ledger
 from reservation_core.domain.planning.pool_heads import PoolHeads
-from reservation_core.domain.planning.waiting_queue import SlotWalk, WaitingQueue
+from reservation_core.domain.planning.waiting_queue import WaitingQueue
+from reservation_core.domain.planning.walking.slot_walk import SlotWalk
 from tests.unit.reservation_core.domain.planning.worlds import T0, held, job, node
 
 NODES = (node("a", 2), node("b", 1, "a100", first_id=10))
@@ -109,11 +110,11 @@ def test_a_walk_elsewhere_leaves_the_jobs_that_ask_for_something_else() -> None:
     pools.take_freed()
     pools.freed = {"h100"}
     pools.take_freed()
-    looked_at = [pools.freed_time["h100"].may_begin(job_id, 1, 1, 1, 0) for job_id in ("job-1", "job-2")]
+    looked_at = [pools.earlier_places("h100", job(1).shape).may_begin(name, 1, 1, 0) for name in ("job-1", "job-2")]
     assert looked_at == [True, False]
     pools.freed = {"h100"}
     pools.take_freed()
-    assert not pools.freed_time["h100"].may_begin("job-1", 1, 1, 1, 0)
+    assert not pools.earlier_places("h100", job(1).shape).may_begin("job-1", 1, 1, 0)
 
 
 def test_only_slots_that_were_read_are_looked_at_for_unusable_gpus() -> None:
@@ -149,7 +150,7 @@ def test_a_walk_goes_on_behind_the_last_job_and_ends_once() -> None:
     walk.go_on(shape_queue.entries[1], over=False)
     assert walk.first_of(shape_queue) == 2
     walk.begin_again()
-    walk.pause(shape_queue.entries[0], shape_queue.entries[1])
+    walk.pause(shape_queue.entries[1])
     assert walk.first_of(shape_queue) == 1
     walk.go_on(None, over=False)
     assert walk.first_of(shape_queue) == 1

@@ -34,6 +34,7 @@ class Played:
         self.pool = Pool("h100", gpus, self.calendars)
         self.profile = PoolProfile(self.pool)
         self.fits: dict[str, Fit] = {}
+        self.rows: dict[str, Row] = {}
 
     def expected(self, gpus: int, nodes: int, length: int, never: int, after: int) -> int | None:
         """The oracle's answer."""
@@ -63,6 +64,7 @@ class Played:
                     card.calendar.add(row)
         self.profile.take(fit.spots, row[0], row[1])
         self.fits[name] = fit
+        self.rows[name] = row
 
     def give_back(self, name: str) -> None:
         """Take it away again."""
@@ -84,7 +86,10 @@ def test_everybody_gets_the_earliest_fit_whatever_was_taken_and_given_back(
         never = avoided & ((1 << len(sizes)) - 1)
         if f"r{back}" in played.fits:
             own = played.fits[f"r{back}"]
-            instead = {node.position: played.profile.without(node.position, f"r{back}", NOW) for node, _ in own.spots}
+            instead = {
+                node.position: played.profile.without(node.position, mask, played.rows[f"r{back}"], NOW)
+                for node, mask in own.spots
+            }
             there = played.profile.earliest(gpus, nodes, length * STEP, NOW, never=never, instead=instead)
             played.give_back(f"r{back}")
             played.check(there, question, never)

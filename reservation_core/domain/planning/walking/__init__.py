@@ -1,0 +1,1 @@
+"""The walk through jobs with a slot, which looks for earlier ones."""

@@ -1,0 +1,138 @@
+"""Which jobs with a slot may find an earlier one: the walk gives these alone to the search for slots."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heapreplace
+
+from reservation_core.domain.plan import Waiting
+from reservation_core.domain.planning.making_room import may_have_room, room_length
+from reservation_core.domain.planning.planning_picture import Picture
+from reservation_core.domain.planning.waiting_queue import Entry, Order, ShapeQueue
+from reservation_core.domain.pools.freed_time import EarlierPlaces
+
+_LEAST, _MOST = 4, 64
+"""How many jobs of a shape are passed over at once: first few, as a decision may have them looked at anew."""
+
+_PASSED_OVER = 4
+"""After how many looks at jobs that can't have an earlier slot the walk asks whether it has time."""
+
+_Known = tuple[EarlierPlaces, int]
+"""Where jobs of a shape may find earlier places, and the least length of those to which no room is given."""
+
+
+def improvable(picture: Picture, queues: list[ShapeQueue], enough: Callable[[], bool]) -> Iterator[Entry]:
+    """Those of the jobs with a slot that may find an earlier one, or for which others may make room.
+
+    Another one, before which the walk pauses, when there is no time to go on.
+    """
+    hopes = _Hopes(picture, enough)
+    heap = _in_order(queues, picture.walk.first_of)
+    passed = 0
+    while heap:
+        place, number, index, at_once = heap[0]
+        queue = queues[number]
+        entry = queue.entries[index]
+        hopeful = hopes.has(queue, entry)
+        if hopeful:
+            yield entry
+            if hopes.note_decision():
+                heap = _in_order(queues, lambda queue: queue.first_after(place))  # noqa: B023 - at once
+                continue
+        else:
+            passed += 1
+            if hopeful is None or (passed % _PASSED_OVER == 0 and enough()):
+                picture.walk.pause(entry)
+                yield entry
+                return
+        index = hopes.pass_over(queue, index + 1, at_once)
+        if index < len(queue.entries):
+            heapreplace(heap, (queue.entries[index][0], number, index, min(2 * at_once, _MOST)))
+        else:
+            heappop(heap)
+
+
+def _in_order(queues: list[ShapeQueue], first_of: Callable[[ShapeQueue], int]) -> list[tuple[Order, int, int, int]]:
+    """The next entry of each queue, as a heap: its place, its queue's number, its index, how many follow at once."""
+    heap = [
+        (queue.entries[index][0], number, index, _LEAST)
+        for number, queue in enumerate(queues)
+        if (index := first_of(queue)) < len(queue.entries)
+    ]
+    heapify(heap)
+    return heap
+
+
+class _Hopes:
+    """Knows shapes until something is decided; not those of which there was no time to read all."""
+
+    def __init__(self, picture: Picture, enough: Callable[[], bool]) -> None:
+        self._picture = picture
+        self._slots = picture.ledger.slots
+        self._enough = enough
+        self._version = picture.pools.version + picture.walk.changes
+        self._known: dict[ShapeQueue, _Known] = {}
+
+    def has(self, queue: ShapeQueue, entry: Entry) -> bool | None:
+        """Whether a job in this queue may have an earlier slot: no only if not, None if there is no time to see."""
+        _, job, length = entry
+        picture = self._picture
+        at = picture.at
+        start, _ = self._slots.get(job.id, (at, at))
+        if start <= at:
+            return False
+        known = self._known.get(queue) or self._look(queue, job)
+        if known is None:
+            return None
+        places, too_long = known
+        may_begin = places.may_begin(job.id, length, start, at)
+        while may_begin is None:  # a place was taken, and others may be left
+            if not places.read(at, self._enough):
+                return None
+            may_begin = places.may_begin(job.id, length, start, at)
+        return may_begin or picture.has_freed_quota(job) or (length < too_long and may_have_room(picture, job))
+
+    def pass_over(self, queue: ShapeQueue, first: int, at_once: int) -> int:
+        """The index of the next job in a queue that may have an earlier slot at a quick look, or of one before it."""
+        known = self._known.get(queue)
+        if known is None or self._picture.pools.freed_quotas:
+            return first
+        places, too_long = known
+        stairs = places.stairs()
+        if stairs is None:
+            return first
+        entries, slots = queue.entries, self._slots
+        none = self._picture.at, 0
+        last = min(first + at_once, len(entries))
+        for index in range(first, last):
+            _, job, length = entries[index]
+            if length < too_long:
+                return index
+            job_id = job.id
+            start, _ = slots.get(job_id, none)
+            for lengths, starts, beside in stairs:
+                if starts[bisect_left(lengths, length)] < start or job_id in beside:
+                    return index
+        return last
+
+    def _look(self, queue: ShapeQueue, job: Waiting) -> _Known | None:
+        """Read what is known of a shape anew if anything has changed; None if there is no time to read all."""
+        picture = self._picture
+        pools, walk = picture.pools, picture.walk
+        places = pools.earlier_places(queue.gpu_type, queue.shape)
+        version, too_long = walk.looked.get(places, (-1, 0))
+        if version != places.version + walk.changes:
+            if not places.read(picture.at, self._enough):
+                return None
+            too_long = room_length(picture, job)
+            walk.looked[places] = places.version + walk.changes, too_long
+        known = self._known[queue] = places, too_long
+        return known
+
+    def note_decision(self) -> bool:
+        """Note that something may have been decided; whether that changes what is known."""
+        version = self._picture.pools.version + self._picture.walk.changes
+        is_changed = version != self._version
+        if is_changed:
+            self._version = version
+            self._known.clear()
+        return is_changed

@@ -1,0 +1,64 @@
+"""How far the walk through jobs with a slot has come."""
+
+from reservation_core.domain.plan import Shape, Waiting
+from reservation_core.domain.planning.waiting_queue import Entry, Order, ShapeQueue
+from reservation_core.domain.pools.freed_time import EarlierPlaces
+
+
+class SlotWalk:
+    """How far the search for earlier slots has come: it goes through jobs with a slot, a part of the queue at a time.
+
+    `gpu_types` are the types of the pools in which something was given back before it began; none when it is over.
+    `tries` counts how often it was tried in vain to make room since then, `too_long` has the least length for which
+    that failed, by type and shape (see `making_room`). It is `paused` at a job before which there was no time to go on.
+    `looked` has at which version of them places were read, and the least length of jobs that get no room there.
+    """
+
+    def __init__(self) -> None:
+        self.gpu_types: frozenset[str] = frozenset()
+        self.tries = 0
+        self.too_long: dict[tuple[str | None, Shape], int] = {}
+        self.changes = 0
+        self.looked: dict[EarlierPlaces, tuple[int, int]] = {}
+        self.paused: Entry | None = None
+        self._after: Order | None = None
+
+    def begin(self, gpu_types: frozenset[str]) -> None:
+        """Begin at the start of the queue."""
+        self.gpu_types = gpu_types
+        self._after = None
+        self.looked.clear()
+
+    def note_vain_try(self, job: Waiting, length: int) -> None:
+        """Note that no room could be made for a job of this length."""
+        self.changes += 1
+        self.tries += 1
+        self.too_long[job.gpu_type, job.shape] = length
+
+    def forget_tries(self) -> None:
+        """Try again to make room: something was given back."""
+        self.changes += 1
+        self.tries = 0
+        self.too_long.clear()
+
+    def begin_again(self) -> None:
+        """Begin at the start once more: the queue has another order."""
+        self._after = None
+
+    def first_of(self, shape_queue: ShapeQueue) -> int:
+        """The index of the first job of a shape that the walk has not come to."""
+        return shape_queue.first_after(self._after)
+
+    def pause(self, at: Entry) -> None:
+        """Pause at a job; those before it need not be looked at again."""
+        self.paused = at
+        rank, share, standing, seq = at[0]
+        self._after = rank, share, standing, seq - 1
+
+    def go_on(self, last: Entry | None, *, over: bool) -> None:
+        """Remember the last job that was looked at in this part; `over` says that there are no more."""
+        self.paused = None
+        if over:
+            self.gpu_types = frozenset()
+        elif self.gpu_types and last is not None:
+            self._after = last[0] if self._after is None else max(last[0], self._after)
