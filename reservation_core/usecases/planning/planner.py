@@ -18,7 +18,7 @@ from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, Pla
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.plan import PlannedSlot, Start, by_reservation
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
-from reservation_core.domain.planning.slot_decisions import lacks_slots
+from reservation_core.domain.planning.slot_decisions import USED, lacks_slots
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.queues import QueuedMessage, QueueName
 from reservation_core.ports.transactions import TransactionLostError
@@ -41,9 +41,9 @@ class PlannerRules:
     A job's range is `start_allowance` longer than the job.
 
     The first `promises` of the queue get slots, and promised starts that are `slack` later. Every `estimate_every` at
-    most `slot_batches` times `slot_batch` jobs are looked at for that, and starts go on between the batches. A batch is
-    over after `slot_time`, too: meanwhile nothing else happens in this process. `policy` says on which nodes jobs
-    start.
+    most `slot_batches` times `slot_batch` jobs are looked at for that, and starts go on between the batches. A batch
+    takes no longer than `slot_time`, but for a single step: meanwhile nothing else happens in this process. `policy`
+    says on which nodes jobs start.
     """
 
     start_allowance: timedelta
@@ -228,7 +228,7 @@ class Planner:
             now,
             self._rules.promises,
             self._rules.slot_batch,
-            lambda: abs(self._clock.now() - begun) >= self._rules.slot_time,
+            lambda: abs(self._clock.now() - begun) >= self._rules.slot_time * USED,
         )
         if plan.slots:
             self._note_change()
