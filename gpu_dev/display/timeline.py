@@ -4,9 +4,9 @@ from datetime import datetime, timedelta
 
 from gpu_dev.display.local_times import slot_words
 from gpu_dev.wire.bookings import Availability
+from reservation_core.domain.short_durations import in_words
 
 _NARROWEST = 12
-_HOURS = timedelta(hours=1)
 _DAYS = timedelta(days=1)
 
 
@@ -66,7 +66,5 @@ def _scale(start: datetime, span: timedelta, count: int) -> str:
 
 
 def _legend(span: timedelta) -> str:
-    minutes = round(span.total_seconds() / 60)
-    length = f"{minutes} min" if span < _HOURS else f"{minutes / 60:g} h" if span < _DAYS else f"{minutes / 1440:g} d"
-    marks = f"One character is {length}: so many GPUs are free all that time (. none, + ten or more)."
+    marks = f"One character is {in_words(span)}: so many GPUs are free all that time (. none, + ten or more)."
     return f"{marks} Book: gpu-dev book create"

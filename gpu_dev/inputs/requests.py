@@ -59,6 +59,8 @@ _OPTIONS = {
     "node": "--node",
     "recurrence": "--rrule",
     "time_zone": "--time-zone",
+    "wait": "--wait",
+    "auto_accept": "--auto-accept",
     "reason": "--reason",
     "gpu_hours": "--gpu-hours",
     "until": "--until",

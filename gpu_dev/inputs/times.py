@@ -240,7 +240,12 @@ def parse_end(text: str, begin: datetime, now: datetime, zone: str | None, *, st
         return parse_time(text, counted_from, zone)
     end = parse_instant(text, now, zone, whole_days=False)
     is_fixed = usual(text).lower().split()[0] in _FIXED
-    return parse_time(text, begin if end <= begin and not is_fixed else now, zone)
+    if is_fixed or end > begin:
+        return parse_time(text, now, zone)
+    later = parse_instant(text, begin, zone, whole_days=False)
+    if later > begin and later.astimezone(_zone(zone)).weekday() == begin.astimezone(_zone(zone)).weekday():
+        raise UsageError(f'{text!r} is before the start. Write --end "{later:%Y-%m-%d %H:%M}" for the week after.')
+    return parse_time(text, begin, zone)
 
 
 def _require_clear_end(text: str, begin: datetime, end: datetime, zone: str | None, start: str) -> None:
@@ -291,7 +296,7 @@ def parse_period(
         if until <= begin and len(word) >= 3 and any(name.startswith(word) for name in DAYS):
             until = parse_instant(end, begin + timedelta(days=1), zone)  # `today` to `fri`, on a Friday
         if until <= begin or (past and until > now):
-            raise UsageError(f"The end, {end!r}, is not after the begin, {start!r}.")
+            raise UsageError(f"The end, {end!r}, is not after the begin, {start!r}. Give a later end.")
     return begin, until
 
 

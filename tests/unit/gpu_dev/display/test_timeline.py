@@ -34,7 +34,7 @@ def test_the_picture(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines[1] == "h100 (16)  ++++++......333333333333"
     assert lines[2] == "t4 (2)     222222222222222222222222"
     assert lines[4] == "Sat 21 Nov 2026 09:00 to Sun 22 Nov 2026 09:00 UTC."
-    assert "One character is 1 h" in lines[5]
+    assert "One character is 1 hour: " in lines[5]
 
 
 def test_marks_of_several_days_name_the_day(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,8 +53,13 @@ def test_marks_stand_above_their_columns_and_fit(count: int, width: int) -> None
 
 def test_a_character_is_whole_steps_also_where_the_last_is_cut() -> None:
     found = _found(("h100", 4, [4] * 101), step=timedelta(minutes=30))
-    assert "One character is 1 h:" in timeline(found, 70)
+    assert "One character is 1 hour: " in timeline(found, 70)
 
 
 def test_without_cards_it_says_where_to_look() -> None:
     assert "gpu-dev nodes" in timeline(_found(), 80)
+
+
+def test_a_long_character_is_named_in_hours_and_minutes() -> None:
+    found = _found(("h100", 4, [4] * 500), step=timedelta(minutes=17))
+    assert "One character is 1 hour 25 minutes: " in timeline(found, 120)

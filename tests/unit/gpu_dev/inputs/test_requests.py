@@ -46,6 +46,12 @@ def test_a_time_that_clocks_skip_is_told_once_with_its_option() -> None:
         make_request(BookingCreate, fields)
 
 
+def test_an_option_that_needs_another_is_refused_with_both() -> None:
+    fields = {"gpus": 1, "start": "2027-03-28T12:30Z", "duration": timedelta(hours=1), "auto_accept": True}
+    with pytest.raises(UsageError, match=r"^--auto-accept needs --wait: leave it out, or add --wait\.$"):
+        make_request(BookingCreate, fields)
+
+
 def test_env_takes_values_from_here_or_from_the_option() -> None:
     assert read_env(["A=1=2", "B=", "HF_TOKEN"], {"HF_TOKEN": "hf"}) == {"A": "1=2", "B": "", "HF_TOKEN": "hf"}
     with pytest.raises(UsageError, match="no such variable"):
