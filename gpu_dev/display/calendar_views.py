@@ -76,6 +76,13 @@ BOOKING: "View[BookingOut]" = View(
     empty='No bookings. Book a slot: gpu-dev book create --gpus 1 --start "tomorrow 09:00" --for 4h',
 )
 
+
+def bookings_of(user: str | None) -> "View[BookingOut]":
+    """The table of bookings that were filtered, of one user or of several."""
+    whose = "" if user is None else f" of {user}"
+    return View(BOOKING.name, BOOKING.columns, empty=f"No booking{whose} matches. Everybody's: gpu-dev book list --all")
+
+
 WAITLIST: "View[BookingOut]" = View(
     BOOKING.name,
     BOOKING.columns,

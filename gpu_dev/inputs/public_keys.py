@@ -71,6 +71,10 @@ def _text_of(file: Path) -> str:
         with file.open("rb") as opened:
             return opened.read(_MOST_BYTES).decode("utf-8", "replace")
     except OSError as error:
+        if str(file).startswith(("ssh-", "ecdsa-", "sk-")):
+            raise UsageError(
+                "This is a key, not a file. Name its file, or send it to `gpu-dev keys import -`."
+            ) from error
         raise UsageError(f"{file} can't be read: {error.strerror}.") from error
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 B = TypeVar("B", bound="BaseModel")
 S = TypeVar("S", bound=Struct)
 _TYPE = re.compile(r"constrained-|function-(?:after|before)\[|literal\[")
-_FIELD = re.compile(r"`(\w+)`")
+_FIELD = re.compile(r"`([\w.]+)`")
 _OPTIONS = {
     "from": "--from",
     "to": "--to",
@@ -64,6 +64,7 @@ _OPTIONS = {
     "reason": "--reason",
     "gpu_hours": "--gpu-hours",
     "until": "--until",
+    "budget.until": "--until",
     "resources": "--cpus, --memory, --shm",
     "resources.cpus": "--cpus",
     "resources.memory": "--memory",

@@ -17,6 +17,7 @@ from gpu_dev.display.calendar_views import (
     FEED,
     SLOT,
     WAITLIST,
+    bookings_of,
 )
 from gpu_dev.display.local_times import local_time
 from gpu_dev.display.output import Format, show_list, show_one
@@ -178,7 +179,7 @@ def list_bookings(
         bookings = list(islice(found, limit + 1))
     if len(bookings) > limit:
         say(f"Only the first {limit} are shown; more with --limit.")
-    put(show_list(bookings[:limit], BOOKING, output))
+    put(show_list(bookings[:limit], bookings_of(user) if user or status or start or end else BOOKING, output))
 
 
 @app.command()

@@ -154,6 +154,8 @@ def revoke(
         known = list(own_names(client, good.values()))
         chosen = [named_id(given, "tok-", known, "token", "gpu-dev tokens list") for given in token_ids or []]
         if not yes:
+            for token_id in chosen:
+                require_known(token_id, good, "token", "gpu-dev tokens list")
             confirmed(_named_ones(chosen, good), yes=yes)
         for token_id in chosen:
             client.revoke_token(token_id)

@@ -19,11 +19,13 @@ def address_fault(channel: NoticeChannel, address: str) -> str | None:
     """What an address of a channel must be; None for one that is right."""
     match channel:
         case NoticeChannel.EMAIL:
-            return None if _is_email(address) else "address must be a plain e-mail address such as ada@example.org"
+            return None if _is_email(address) else "An e-mail address must be plain, such as ada@example.org"
         case NoticeChannel.SLACK | NoticeChannel.WEBHOOK:
             if _is_url(address):
                 return None
-            return "address must be a URL such as https://hooks.example.org/path, without user, password or fragment"
+            return (
+                "The address must be a URL such as https://hooks.example.org/path, without user, password or fragment"
+            )
         case _:
             assert_never(channel)
 

@@ -31,6 +31,7 @@ from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.wakeups import Channel
 from reservation_core.usecases.bookings.change import has_begun
 from reservation_core.usecases.carry_out import carry_out
+from reservation_core.usecases.nodes.existing_node import view_node
 from reservation_core.usecases.nodes.make_room import ClearedWindow, move_or_cut
 from reservation_core.usecases.people.users import require_admin
 from reservation_core.usecases.rehearse import rehearse
@@ -193,6 +194,8 @@ async def _cards(uow: UnitOfWork, request: MaintenanceCreate) -> list[GpuAddress
         f"{node}:{index}" for node, index in {*gpus} - {(card.node, card.index) for card in cards}
     )
     if missing:
+        for node in sorted({*nodes, *(node for node, _ in gpus)} - {card.node for card in cards}):
+            await view_node(uow, node)
         raise NotFoundError(f"There are no GPUs known at {', '.join(missing[:10])}. `gpu-dev gpus` lists all GPUs.")
     return cards
 

@@ -11,6 +11,7 @@ from reservation_core.domain.event_kinds import SystemEventKind
 from reservation_core.domain.gpu_use.idle_rules import IdleRule
 from reservation_core.domain.policy.limits import PolicyRule, Rules, Scope, Unlimited
 from reservation_core.domain.policy.prices import Money
+from reservation_core.domain.similar_names import MOST_COMPARED, did_you_mean
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.policy.policies import StoredRule
 from reservation_core.usecases.people.users import require_admin, user_to_add
@@ -167,8 +168,10 @@ async def _require_owner(uow: UnitOfWork, scope: Scope) -> None:
     if scope.user is not None and await uow.identities.user(scope.user) is None:
         raise await user_to_add(uow, scope.user)
     if scope.project is not None and await uow.projects.get(scope.project) is None:
+        known = await uow.projects.page(None, after=None, limit=MOST_COMPARED)
+        meant = did_you_mean(scope.project, [project.name for project in known])
         raise NotFoundError(
-            f"There is no project {scope.project!r}. Create it first: `gpu-dev projects create {scope.project}`."
+            f"There is no project {scope.project!r}.{meant} `gpu-dev projects create {scope.project}` creates it."
         )
 
 

@@ -243,3 +243,24 @@ def test_another_reason_of_a_cordon_replaces_the_former(system: System) -> None:
     assert (elsewhere.returncode, "There is no GPU of type h200 on" in elsewhere.stderr) == (2, True), elsewhere
     quarantined = system.cli("nodes", "quarantine", f"{node}:1", who="admin")
     assert quarantined.returncode == 0, quarantined.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        (("notify", "add", "email", "ada"), "error: An e-mail address must be plain, such as ada@example.org."),
+        (("tokens", "create", "--gpu-hours", "5", "--until", "2020-01-01"), "error: --until is "),
+        (("tokens", "revoke", "tok-nothing"), "error: There is no token 'tok-nothing'."),
+        (("keys", "add", "ssh-ed25519 AAAA ada@laptop"), "error: This is a key, not a file. Name its file, or "),
+        (("policy", "set", "project:visio", "max_gpus=1"), "There is no project 'visio'. Did you mean vision?"),
+        (("maintenance", "plan", "alfa", "--for", "1h", "--reason", "fans"), "There is no node 'alfa'."),
+        (("book", "list", "--user", "bob"), "No booking of bob matches."),
+    ],
+)
+def test_slips_are_answered_with_what_was_typed_and_what_is_meant(
+    system: System, typed: tuple[str, ...], answer: str
+) -> None:
+    if "project:visio" in typed:
+        system.cli("projects", "create", "vision", who="admin")
+    tried = system.cli(*typed, who="admin")
+    assert answer in tried.stderr + tried.stdout, tried

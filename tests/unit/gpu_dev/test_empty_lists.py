@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from gpu_dev.commands.jobs import jobs
 from gpu_dev.commands.jobs.empty_lists import listed_jobs
+from gpu_dev.display.calendar_views import bookings_of
 from reservation_core.domain.model import JobStatus
 from tests.unit.gpu_dev.examples import a_client
 
@@ -61,3 +62,8 @@ def test_only_a_list_of_jobs_that_are_not_seen_says_who_sees_them(
     answer = CliRunner().invoke(jobs.list_app, ["--user", user])
     assert answer.output.startswith(f"No job of {user} waits or runs"), answer.output
     assert ("Only administrators" in answer.output) == says
+
+
+def test_of_filtered_bookings_none_says_whose_were_asked_for() -> None:
+    assert bookings_of("ben").empty == "No booking of ben matches. Everybody's: gpu-dev book list --all"
+    assert bookings_of(None).empty == "No booking matches. Everybody's: gpu-dev book list --all"
