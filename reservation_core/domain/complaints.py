@@ -43,6 +43,10 @@ def complaint(error: Mapping[str, Any]) -> str:
             return "must be an object, as in {}"
         case "bool_type":
             return "must be true or false"
+        case "string_type":
+            return "must be a string"
+        case "time_delta_parsing":
+            return "must be a number of seconds or an ISO 8601 duration such as PT4H"
         case _:
             text = _LENGTH.sub(_length, _WHOLE_NUMBER.sub("must be a whole number", text))
             text = _BOUND.sub(lambda bound: "at least " if bound[1] == "greater" else "at most ", text)

@@ -23,9 +23,7 @@ def address_fault(channel: NoticeChannel, address: str) -> str | None:
         case NoticeChannel.SLACK | NoticeChannel.WEBHOOK:
             if _is_url(address):
                 return None
-            return (
-                "The address must be a URL such as https://hooks.example.org/path, without user, password or fragment"
-            )
+            return "The address must be a URL like https://hooks.example.org/path, without user, password or fragment"
         case _:
             assert_never(channel)
 

@@ -1,6 +1,7 @@
 """Every rule that can be broken has a status, and nothing of what was sent comes back."""
 
 import json
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -64,3 +65,12 @@ def test_lengths_out_of_bounds_are_told_in_words_and_by_the_fields_name() -> Non
         "max_advance: must be at most 400 days",
         "max_advance: must be 'unlimited'",
     ]
+
+
+@pytest.mark.parametrize("fields", [{"max_gpus": -1}, {"max_gpus": "many"}, {"idle": "10%"}, {"max_duration": "7d"}])
+def test_fields_are_named_without_the_validators_names_for_their_types(fields: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError) as caught:
+        RulesIn.model_validate(fields)
+    [name] = fields
+    rules = broken_rules(caught.value.errors(include_url=False))
+    assert [rule.detail.partition(": ")[0] for rule in rules] == [name] * 2

@@ -35,6 +35,8 @@ def test_a_size_is_bounded_in_units() -> None:
         ({"retries": 3}, "must be an object, as in {}"),
         ({"workload": {"command": ["true"], "env": ["A=1"]}}, "must be an object, as in {}"),
         ({"preemptible": "yes"}, "must be true or false"),
+        ({"workload": {"command": [1]}}, "must be a string"),
+        ({"duration": "PT"}, "must be a number of seconds or an ISO 8601 duration such as PT4H"),
     ],
 )
 def test_what_is_no_object_and_no_truth_value_is_told_without_a_type_of_ours(field: dict[str, Any], said: str) -> None:
