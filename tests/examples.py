@@ -6,10 +6,12 @@ of what guards the ledger a half. `make quick` tries few.
 
 import os
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from hypothesis import find, settings
 from hypothesis import strategies as st
+
+T = TypeVar("T")
 
 
 class Profile(Enum):
@@ -25,7 +27,7 @@ class Profile(Enum):
 
 _FEW = 5
 _USUALLY = 100
-_LEAST = 30
+_LEAST = 8
 """Of each property at each commit, where it has so many."""
 _LEAST_OF_LEDGER = 100
 PROFILE = Profile(os.environ.get("GPU_DEV_TESTS_EXAMPLES", Profile.REPEATABLE.value))
@@ -39,6 +41,14 @@ def examples(most: int, **others: Any) -> settings:
 def ledger_examples(most: int = _USUALLY, **others: Any) -> settings:
     """For a property that guards the ledger: no GPU is given twice, and no promise is broken."""
     return settings(max_examples=_of(most, most // 2, _LEAST_OF_LEDGER), deadline=None, **others)
+
+
+def amount(part: T, all_of_it: T) -> T:
+    """How much of what has no examples, as jobs of a run: all of it where others are explored, else a part.
+
+    A test that takes this is marked `hypothesis`, so that `make explore` runs it.
+    """
+    return all_of_it if PROFILE is Profile.EXPLORING else part
 
 
 def _of(most: int, part: int, least: int) -> int:
