@@ -58,7 +58,7 @@ class Stream:
 async def begin(system: KubernetesInstallation, jobs: int = JOBS) -> Stream:
     """Submit a stream; the living ones first, and wait until they run."""
     records, gate = system.records, system.home.parent / "gate"
-    forever = records.workload(work=f'until [ -e "{gate}" ]; do sleep 0.05; done')
+    forever = records.workload(work=f'until [ -e "{gate}" ]; do sleep 0.5; done')
     living = await system.submit(*(system.new(forever) for _ in range(LIVING)))
     for job_id in living:
         await system.reaches(job_id, JobStatus.RUNNING)
