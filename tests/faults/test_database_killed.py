@@ -21,13 +21,14 @@ from reservation_core.adapters.postgres.connection.migrating import upgrade
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
 from reservation_core.domain.model import JobStatus
 from reservation_core.ports.transactions import DatabaseUnavailableError
+from tests.examples import amount
 from tests.faults.systems.invariants import assert_never_doubled, assert_nothing_left, outcomes
 from tests.faults.systems.system import System, open_system
 from tests.waiting import eventually
 
-ROUNDS = 3
+ROUNDS = amount(2, 3)
 CLIENTS = 16
-EACH = 12
+EACH = amount(6, 12)
 DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "max_connections": "100"}
 
 
@@ -138,6 +139,7 @@ class Submitter:
         return answer.content if answer.status_code == 202 else None
 
 
+@pytest.mark.hypothesis  # for `make explore`, with three times as many submits
 async def test_every_acknowledged_submit_survives_the_death_of_the_database(
     system: System, server: EmbeddedPostgres
 ) -> None:
