@@ -13,7 +13,7 @@ from reservation_core.domain.pools.freed_time import EarlierPlaces
 _LEAST, _MOST = 4, 64
 """How many jobs of a shape are passed over at once: first few, as a decision may have them looked at anew."""
 
-_PASSED_OVER = 4
+_LOOKS = 4
 """After how many looks at jobs that can't have an earlier slot the walk asks whether it has time."""
 
 _Known = tuple[EarlierPlaces, int]
@@ -26,8 +26,10 @@ def improvable(picture: Picture, queues: list[ShapeQueue], enough: Callable[[], 
     Another one, before which the walk pauses, when there is no time to go on.
     """
     hopes = _Hopes(picture, enough)
-    heap = _in_order(queues, picture.walk.first_of)
-    passed = 0
+    walked = [picture.walk.first_of(queue) for queue in queues]  # behind the last job that was looked at in its turn
+    passed = walked[:]  # the next job to be looked at
+    heap = _in_order(queues, walked)
+    looks = 0
     while heap:
         place, number, index, at_once = heap[0]
         queue = queues[number]
@@ -36,27 +38,35 @@ def improvable(picture: Picture, queues: list[ShapeQueue], enough: Callable[[], 
         if hopeful:
             yield entry
             if hopes.note_decision():
-                heap = _in_order(queues, lambda queue: queue.first_after(place))  # noqa: B023 - at once
+                behind = ((*place[:3], place[3] + 1),)
+                walked[number] = passed[number] = index + 1
+                walked = [
+                    bisect_left(queue.entries, behind, lo, hi)
+                    for queue, lo, hi in zip(queues, walked, passed, strict=True)
+                ]
+                passed = walked[:]
+                heap = _in_order(queues, walked)
                 continue
         else:
-            passed += 1
-            if hopeful is None or (passed % _PASSED_OVER == 0 and enough()):
+            looks += 1
+            if hopeful is None or (looks % _LOOKS == 0 and enough()):
                 picture.walk.pause(entry)
                 yield entry
                 return
-        index = hopes.pass_over(queue, index + 1, at_once)
+        walked[number] = index + 1
+        index = passed[number] = hopes.pass_over(queue, index + 1, at_once)
         if index < len(queue.entries):
             heapreplace(heap, (queue.entries[index][0], number, index, min(2 * at_once, _MOST)))
         else:
             heappop(heap)
 
 
-def _in_order(queues: list[ShapeQueue], first_of: Callable[[ShapeQueue], int]) -> list[tuple[Order, int, int, int]]:
+def _in_order(queues: list[ShapeQueue], firsts: list[int]) -> list[tuple[Order, int, int, int]]:
     """The next entry of each queue, as a heap: its place, its queue's number, its index, how many follow at once."""
     heap = [
         (queue.entries[index][0], number, index, _LEAST)
-        for number, queue in enumerate(queues)
-        if (index := first_of(queue)) < len(queue.entries)
+        for number, (queue, index) in enumerate(zip(queues, firsts, strict=True))
+        if index < len(queue.entries)
     ]
     heapify(heap)
     return heap
