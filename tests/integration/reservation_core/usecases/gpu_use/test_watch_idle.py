@@ -27,7 +27,6 @@ TEN, MINUTE = timedelta(seconds=10), timedelta(minutes=1)
 RELEASE = IdleRule(0.1, 10 * MINUTE, 5 * MINUTE, IdleThen.RELEASE)
 NOTHING, WARNED = IdleReport(), IdleReport(warned=1)
 CLEARED, RELEASED = IdleReport(cleared=1), IdleReport(released=1)
-
 ALL_SAMPLED = "UPDATE gpu_use_state SET minutes_until = '2030-01-01', hours_until = '2030-01-01'"
 _SAMPLES = """
 INSERT INTO gpu_samples (at, gpu_id, utilisation, xid)
