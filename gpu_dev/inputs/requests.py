@@ -34,6 +34,7 @@ _OPTIONS = {
     "to": "--to",
     "step": "--step",
     "limit": "--limit",
+    "attempt": "--attempt",
     "user": "--user",
     "start": "--start",
     "end": "--end",

@@ -196,7 +196,9 @@ async def _cards(uow: UnitOfWork, request: MaintenanceCreate) -> list[GpuAddress
     if missing:
         for node in sorted({*nodes, *(node for node, _ in gpus)} - {card.node for card in cards}):
             await view_node(uow, node)
-        raise NotFoundError(f"There are no GPUs known at {', '.join(missing[:10])}. `gpu-dev gpus` lists all GPUs.")
+        raise NotFoundError(
+            f"There are no GPUs known at {', '.join(missing[:10])}. `gpu-dev gpus --each` lists all GPUs."
+        )
     return cards
 
 

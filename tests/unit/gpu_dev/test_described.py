@@ -37,10 +37,15 @@ def test_what_is_unknown_is_said_once_and_without_the_field(code: str, detail: s
         (
             "invalid_request",
             "The request breaks rules.",
-            ["query.gpus: must be at most 64", "step: `from` and `until` are 3 steps apart"],
+            [
+                "query.gpus: must be at most 64",
+                "attempt: must be at most 9",
+                "step: `from` and `until` are 3 steps apart",
+            ],
             [
                 "The request is not valid:",
                 "  - --gpus must be at most 64",
+                "  - --attempt must be at most 9",
                 "  - --step: --from and --until are 3 steps apart",
             ],
         ),
