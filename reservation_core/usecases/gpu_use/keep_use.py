@@ -3,11 +3,15 @@
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
+import structlog
+
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.gpu_use.gpu_errors import ERRORS_KEPT
 from reservation_core.domain.gpu_use.roll_ups import step_begin
 from reservation_core.domain.gpu_use.samples import SAMPLES_KEPT
 from reservation_core.domain.gpu_use.spans import Resolution
+
+_log = structlog.get_logger(__name__)
 
 STEPS = 100
 """The most transactions of a run; the next run goes on."""
@@ -44,10 +48,18 @@ async def keep_use(uow_factory: UnitOfWorkFactory) -> None:
 
 
 async def _forget_to_come(uow: UnitOfWork) -> None:
-    """Where the clock went back, remove what was sampled in times that come again: it would hide what GPUs do then."""
+    """Where the clock went back, remove what was sampled in times that come again: it would hide what GPUs do then.
+
+    Not where it went back by more than samples are kept: such a clock may be wrong itself, and hours are kept for long.
+    """
     rolled = await uow.gpu_use.lock()
     now = await uow.now()
-    if rolled[Resolution.MINUTES] > now:
+    ahead = rolled[Resolution.MINUTES] - now
+    if ahead > SAMPLES_KEPT:
+        _log.warning(
+            "gpu_use_not_stored", because="the clock went back by more than a day", ahead_s=ahead.total_seconds()
+        )
+    elif ahead > timedelta():
         back = {resolution: min(until, step_begin(now, resolution.step)) for resolution, until in rolled.items()}
         await uow.gpu_use.forget_to_come(now, back)
 

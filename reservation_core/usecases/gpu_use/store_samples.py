@@ -30,7 +30,7 @@ async def store_samples(uow_factory: UnitOfWorkFactory, samples: Sequence[GpuSam
         if not known:
             return stored
         rolled = await uow.gpu_use.lock()
-        if rolled[Resolution.MINUTES] > now:
+        if rolled[Resolution.MINUTES] > await uow.now():  # the lock may have been waited for
             return []
         known.sort(key=itemgetter(0))  # as in the index, whose pages are then written one after another
         await uow.gpu_use.add(known)

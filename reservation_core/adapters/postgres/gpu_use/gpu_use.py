@@ -52,7 +52,7 @@ class GpuUse(StatementRunner):
         await self._run("move_gpu_use", **until)
 
     async def forget_to_come(self, now: datetime, rolled: Mapping[Resolution, datetime]) -> None:
-        """Remove samples of after `now` and roll-ups from `rolled` on, and roll up from there; only with the lock."""
+        """Remove what was seen after `now`, and roll-ups from `rolled` on; roll up from there. Only with the lock."""
         until = {"minutes_until": rolled[Resolution.MINUTES], "hours_until": rolled[Resolution.HOURS]}
         await self._run("forget_gpu_use_to_come", now=now, **until)
         await self.move(rolled)

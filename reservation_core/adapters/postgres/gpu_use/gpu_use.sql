@@ -30,17 +30,20 @@ ON CONFLICT (gpu_id, at) DO NOTHING;
 UPDATE gpu_use_state SET minutes_until = CAST(:minutes_until AS timestamptz), hours_until = CAST(:hours_until AS timestamptz);
 
 -- name: forget_gpu_use_to_come
--- Remove samples of after a time, and what was rolled up of the minute and the hour in which it is and of later ones. By key for each GPU.
+-- Remove samples, errors and speeds of after a time, and what was rolled up of the minute and the hour in which it is and of later
+-- ones, by key for each GPU. Sums of hours are made anew as their hours end.
 WITH samples AS (
     DELETE FROM gpu_samples WHERE gpu_id = ANY(ARRAY(SELECT CAST(id AS integer) FROM gpus)) AND at > CAST(:now AS timestamptz)
 ), minutes AS (
     DELETE FROM gpu_minutes
     WHERE gpu_id = ANY(ARRAY(SELECT CAST(id AS integer) FROM gpus)) AND at >= CAST(:minutes_until AS timestamptz)
-), hours AS (
-    DELETE FROM gpu_hours
-    WHERE gpu_id = ANY(ARRAY(SELECT CAST(id AS integer) FROM gpus)) AND at >= CAST(:hours_until AS timestamptz)
+), errors AS (
+    DELETE FROM gpu_errors WHERE at > CAST(:now AS timestamptz)
+), speeds AS (
+    DELETE FROM gpu_speeds WHERE at > CAST(:now AS timestamptz)
 )
-DELETE FROM gpu_use_sums WHERE at >= CAST(:hours_until AS timestamptz);
+DELETE FROM gpu_hours
+WHERE gpu_id = ANY(ARRAY(SELECT CAST(id AS integer) FROM gpus)) AND at >= CAST(:hours_until AS timestamptz);
 
 -- name: roll_gpu_minutes
 -- Roll up samples by minute in [start, until), by key for each GPU; what was rolled up before is made anew.

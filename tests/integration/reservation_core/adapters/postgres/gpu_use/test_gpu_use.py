@@ -1,6 +1,5 @@
 """Samples of GPUs in the database: once each, rolled up, read by key, dropped by day."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -212,15 +211,28 @@ async def test_a_clock_that_goes_back_leaves_no_samples_of_times_that_come_again
         "FROM generate_series(CAST(:begin AS timestamptz), now() + interval '1 h', interval '1 h') at",
         gpu=gpu, begin=begin,
     )  # fmt: skip
+    await seed.run(
+        "INSERT INTO gpu_errors (gpu_id, at, uuid, xid) VALUES (:gpu, :at, 'GPU-a', 79)", gpu=gpu, at=NOW + HOUR
+    )
+    await seed.run(
+        "INSERT INTO gpu_speeds (gpu_id, at, busy, throttled) VALUES (:gpu, :at, 1, 0)", gpu=gpu, at=NOW + HOUR
+    )
+    health = "SELECT (SELECT count(*) FROM gpu_errors) + (SELECT count(*) FROM gpu_speeds)"
+    await rolled_until(seed, NOW + 25 * HOUR)
+    await keep_use(uow)
+    assert await seed.run(health) == 2  # a clock so far behind may be wrong itself
     await rolled_until(seed, NOW + 2 * HOUR)
     step = datetime.now(UTC).replace(microsecond=0)
-    busy = GpuSample("GPU-a", step.replace(second=step.second - step.second % 10 + 5), 0.9)
-    busy = replace(busy, at=busy.at + TEN) if busy.at <= step else busy
+    busy = GpuSample("GPU-a", step + timedelta(seconds=8), 0.9)
+    await seed.run("DELETE FROM gpu_samples WHERE at = :at", at=busy.at)
+    await seed.run(
+        "INSERT INTO gpu_samples (at, gpu_id, utilisation, xid) VALUES (:at, :gpu, 0, 0)", at=busy.at, gpu=gpu
+    )
     assert await store_samples(uow, [busy]) == []
     await keep_use(uow)
     assert await store_samples(uow, [busy]) == [busy]
     [point] = await read(uow, gpu, busy.at, busy.at + TEN, TEN)
-    assert point.utilisation == Level(0.9, 0.9)
+    assert (point.utilisation, await seed.run(health)) == (Level(0.9, 0.9), 0)
     for table, length in (("gpu_samples", timedelta(0)), ("gpu_minutes", MINUTE), ("gpu_hours", HOUR)):
         newest = await seed.run(f"SELECT max(at) FROM {table} WHERE at <> :at", at=busy.at)
         assert step - HOUR - MINUTE - 2 * TEN <= newest + length <= datetime.now(UTC), table
