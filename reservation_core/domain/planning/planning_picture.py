@@ -63,6 +63,7 @@ class Picture:
         if nodes != self.pools.nodes:
             self.pools = GpuPools(nodes, self.ledger, self._policy)
             self.heads = PoolHeads(self.pools)
+            self.walk.looked.clear()
 
     def set_quotas(self, quotas: QuotaBook) -> None:
         """Quotas that hold from now on; they must know what is held and booked, and learn the slots here."""
@@ -124,6 +125,7 @@ class Picture:
     def set_shares(self, shares: Mapping[int, int]) -> None:
         """Order equal priorities by these ranks of their owners, smallest first; owners without one have 0."""
         if self.queue.set_shares(shares):
+            self.walk.begin_again()
             self.pools.plan_again(None)
 
     def set_orders(self, orders: Orders) -> None:
@@ -158,6 +160,8 @@ class Picture:
                 self.queue.add(waiting, slotted=slotted)
                 if slotted and (known is None or known.asks != waiting.asks):
                     self.pools.note_asked(waiting)
+                if known is not None and known.key != waiting.key:
+                    self.walk.begin_again()
         elif known is not None:
             self.set_slotted(known, slotted)
         if slotted:

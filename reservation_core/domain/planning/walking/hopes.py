@@ -95,10 +95,10 @@ class _Hopes:
             return None
         places, too_long = known
         may_begin = places.may_begin(job.id, length, start, at)
-        while may_begin is None:  # a place was taken, and others may be left
+        if may_begin is None:  # a place was taken, and others may be left
             if not places.read(at, self._enough):
                 return None
-            may_begin = places.may_begin(job.id, length, start, at)
+            may_begin = places.may_begin(job.id, length, start, at) is not False  # the search knows it for certain
         return may_begin or picture.has_freed_quota(job) or (length < too_long and may_have_room(picture, job))
 
     def pass_over(self, queue: ShapeQueue, first: int, at_once: int) -> int:

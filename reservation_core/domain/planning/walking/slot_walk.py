@@ -11,7 +11,8 @@ class SlotWalk:
     `gpu_types` are the types of the pools in which something was given back before it began; none when it is over.
     `tries` counts how often it was tried in vain to make room since then, `too_long` has the least length for which
     that failed, by type and shape (see `making_room`). It is `paused` at a job before which there was no time to go on.
-    `looked` has at which version of them places were read, and the least length of jobs that get no room there.
+    `changes` counts the tries and when they were forgotten. `looked` has at which version of them places were read, and
+    the least length of jobs that get no room there.
     """
 
     def __init__(self) -> None:
@@ -60,5 +61,6 @@ class SlotWalk:
         self.paused = None
         if over:
             self.gpu_types = frozenset()
+            self.looked.clear()
         elif self.gpu_types and last is not None:
             self._after = last[0] if self._after is None else max(last[0], self._after)

@@ -143,6 +143,38 @@ def test_a_walk_in_the_smallest_parts_leaves_no_earlier_slot(seed: int) -> None:
         assert decided(state, now, of_all=True) == []
 
 
+@pytest.mark.parametrize("by", ["share", "priority"])
+def test_who_comes_forward_amid_a_walk_is_not_passed_by(by: str) -> None:
+    rows = [held("r", 0, -5, 60), held("b", 0, 60, 75, is_held=False), held("c", 0, 75, 90, is_held=False)]
+    waiting = [replace(job(seq, minutes=30), owner=1) for seq in range(1, 201)]
+    state = Picture(snapshot([node("a", 1)], rows, [*waiting, replace(job(201, minutes=10), owner=2)]))
+    state.set_shares({1: 1, 2: 2})
+    decided(state, T0, of_all=False)
+    state.set_reservation("b", None, ())
+    plan_starts(state, T0, ALL)
+    assert plan_slots(state, T0, ALL, ALL, lambda: True).more
+    if by == "share":
+        state.set_shares({1: 1, 2: 0})
+    else:
+        start, end = state.ledger.slots["job-201"]
+        slot = [Commitment("job-201", 0, to_moment(start), to_moment(end), False, planned=True)]
+        state.set_reservation("job-201", replace(state.queue.jobs["job-201"], priority=1), slot)
+    decided(state, T0, of_all=False)
+    assert to_moment(state.ledger.slots["job-201"][0]) == T0 + 60 * MINUTE
+
+
+def test_what_was_looked_at_is_forgotten_with_the_nodes_and_when_the_walk_is_over() -> None:
+    state = Picture(snapshot([node("a", 1)], [held("r", 0, -5, 60), held("b", 0, 60, 75, is_held=False)], [job(1)]))
+    decided(state, T0, of_all=False)
+    state.set_reservation("b", None, ())
+    decided(state, T0, of_all=False)
+    assert not state.walk.looked
+    state.set_reservation("r", None, ())
+    state.walk.looked[EarlierPlaces({}, 1, lambda _: ("", (0, 0, False, ""), {}))] = 0, 0
+    state.set_nodes([node("a", 1), node("b", 1, first_id=10)])
+    assert not state.walk.looked
+
+
 def test_in_a_new_pool_all_are_looked_at_once_and_what_comes_meanwhile_counts_for_the_next_walk() -> None:
     freed = Picture(snapshot([node("a", 1)], (), ())).pools.freed_time["h100"]
 

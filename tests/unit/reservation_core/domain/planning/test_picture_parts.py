@@ -114,7 +114,7 @@ def test_a_walk_elsewhere_leaves_the_jobs_that_ask_for_something_else() -> None:
     assert looked_at == [True, False]
     pools.freed = {"h100"}
     pools.take_freed()
-    assert not pools.earlier_places("h100", job(1).shape).may_begin("job-1", 1, 1, 0)
+    assert pools.earlier_places("h100", job(1).shape).may_begin("job-1", 1, 1, 0) is False
 
 
 def test_only_slots_that_were_read_are_looked_at_for_unusable_gpus() -> None:
