@@ -19,29 +19,29 @@ _HOURS = re.compile(r"(?<![\d:])(\d{1,2})(?::(\d{2}))? ?(?:h|uhr|o'clock)(\d{2})
 _FOUR_DIGITS = re.compile(r"(?:^|(?<=[a-z] ))(\d{2})(\d{2})(?: ?[-–] ?(\d{2})(\d{2}))?$", re.ASCII)
 _HOUR_24 = re.compile(r"(?:^|(?<=[ –-]))24(?::00)?$", re.ASCII)
 _ZONED = re.compile(r"(.*\d.*) ([A-Z]{3,5})", re.ASCII)
-_SEVERAL_DAYS = re.compile(r"(?:weekdays|daily|every\b|([a-z]{2,9}) ?(?:[-–,&]|and|to) ?[a-z]{3,9}\b).*")
+_DAY = f"(?:{'|'.join(name[:3] for name in DAYS)})[a-z]{{0,6}}"
+_SEVERAL_DAYS = re.compile(
+    rf"(?:weekdays|daily|every(?: [a-z]+)?|({_DAY})(?:(?: ?[-–,&] ?| (?:and|to) ){_DAY})+)(?![a-z])(.*)"
+)
 
 
 def refusal(text: str, fault: str, forms: str, read: Callable[[str], object]) -> UsageError:
-    """The fault and the form to write; `read` raises UsageError with `forms` for what is no time, either.
+    """The fault and the form to write; `read` gives None, or an error with `forms`, for what is no time, either.
 
     What was probably meant may itself be a question: `24.12.` lacks a time of day.
     """
     if (days := _SEVERAL_DAYS.fullmatch(text.lower())) is not None:
-        return UsageError(
-            f'{text!r} is several days. Give the first, such as "{days[1] or "mon"} 9-17"; `gpu-dev book create` '
-            'repeats a booking with --rrule "weekdays 5".'
-        )
+        series = '; `gpu-dev book create` repeats a booking with --rrule "weekdays 5"' if days[2] else ""
+        return UsageError(f'{text!r} is several days. Give the first, such as "{days[1] or "mon"}{days[2]}"{series}.')
     readable: list[str] = []
     asked_about: dict[str, UsageError] = {}
     for meant in dict.fromkeys(_meanings(text)):
         try:
-            read(meant)
+            if read(meant) is not None:
+                readable.append(meant)
         except UsageError as error:
             if forms not in str(error):
                 asked_about[meant] = error
-        else:
-            readable.append(meant)
     if likely := readable or (list(asked_about) if len(asked_about) > 1 else []):
         named = " or ".join(f'"{meant}"' for meant in likely)
         return UsageError(f"{fault} Did you mean {named}?")
@@ -55,10 +55,9 @@ def refusal(text: str, fault: str, forms: str, read: Callable[[str], object]) ->
 
 def _can_be_read(text: str, read: Callable[[str], object]) -> bool:
     try:
-        read(text)
+        return read(text) is not None
     except UsageError:
         return False
-    return True
 
 
 def _meanings(text: str) -> Iterator[str]:

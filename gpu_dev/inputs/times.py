@@ -243,8 +243,9 @@ def parse_end(text: str, begin: datetime, now: datetime, zone: str | None, *, st
     if is_fixed or end > begin:
         return parse_time(text, now, zone)
     later = parse_instant(text, begin, zone, whole_days=False)
-    if later > begin and later.astimezone(_zone(zone)).weekday() == begin.astimezone(_zone(zone)).weekday():
-        raise UsageError(f'{text!r} is before the start. Write --end "{later:%Y-%m-%d %H:%M}" for the week after.')
+    here, there = (moment.astimezone(_zone(zone)) for moment in (begin, later))
+    if there.date() > here.date() and there.weekday() == here.weekday():
+        raise UsageError(f'{text!r} is before the start. Write --end "{there:%Y-%m-%d %H:%M}" for the week after.')
     return parse_time(text, begin, zone)
 
 
@@ -296,7 +297,9 @@ def parse_period(
         if until <= begin and len(word) >= 3 and any(name.startswith(word) for name in DAYS):
             until = parse_instant(end, begin + timedelta(days=1), zone)  # `today` to `fri`, on a Friday
         if until <= begin or (past and until > now):
-            raise UsageError(f"The end, {end!r}, is not after the begin, {start!r}. Give a later end.")
+            raise UsageError(
+                f"The end, {end!r}, is not after the begin, {start!r}.{'' if past else ' Give a later end.'}"
+            )
     return begin, until
 
 

@@ -86,9 +86,18 @@ def test_what_is_meant_may_be_asked_about_itself(typed: str, answer: str) -> Non
     assert refused(typed) == answer
 
 
-@pytest.mark.parametrize("typed", ["weekdays 9-17", "every mon 9-17", "mon,wed 9-17", "sun to mon", "daily"])
+@pytest.mark.parametrize("typed", ["weekdays 9-17", "every mon 9-17", "mon,wed,fri 9-17", "sun to mon", "daily"])
 def test_several_days_are_no_slot(typed: str) -> None:
     assert " is several days. " in refused(typed)
+
+
+def test_several_days_without_times_name_the_first_alone() -> None:
+    assert refused("sun to mon") == "'sun to mon' is several days. Give the first, such as \"sun\"."
+
+
+@pytest.mark.parametrize("typed", ["october", "tomorrow, noon", "now and then", "jan to feb"])
+def test_what_names_no_two_days_is_not_several(typed: str) -> None:
+    assert " is several days. " not in refused(typed)
 
 
 @pytest.mark.parametrize("typed", ["", "soon", "tonight", "next week", "morgen 9", "25:00", "1764320000", "1.1.1.1"])
