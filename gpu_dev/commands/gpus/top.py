@@ -20,8 +20,8 @@ from gpu_dev.wire.nodes import GpuNowOut
 app = typer.Typer(add_completion=False)
 
 EVERY_S = 5.0
-_REDRAWN_S = 0.5
-"""How soon the terminal's new size counts."""
+_SIZE_EVERY_S = 0.5
+"""How often the terminal is asked for its size."""
 _BEGIN = Rendered("\x1b[?1049h\x1b[?25l\x1b[?7l")
 """Another screen, without a cursor, on which long lines are cut."""
 _END = Rendered("\x1b[?7h\x1b[?25h\x1b[?1049l")
@@ -59,6 +59,14 @@ def top(
             _run(look, choice)
 
 
+def _is_pressed(keyboard: int, lasts: Callable[[], bool]) -> bool:
+    """Wait for a key while a frame `lasts`."""
+    while lasts():
+        if select.select([keyboard], [], [], _SIZE_EVERY_S)[0]:
+            return True
+    return False
+
+
 def _run(look: Callable[[], list[GpuNowOut]], choice: Choice) -> None:
     """Draw until the user quits; the terminal is afterwards as it was before."""
     from gpu_dev.sessions.terminals.raw_terminal import RawTerminal
@@ -70,11 +78,12 @@ def _run(look: Callable[[], list[GpuNowOut]], choice: Choice) -> None:
         put(_BEGIN)
         try:
             while not choice.is_over:
-                rows = terminal.size().rows
+                size = terminal.size()
+                rows = size.rows
                 choice = fitted(gpus, choice, rows)
                 lines = [*trouble.split("\n"), *frame(gpus, choice, rows - 1).split("\n")][:rows]
                 put(Rendered("\x1b[H" + "\r\n".join(f"{line}\x1b[K" for line in lines) + "\x1b[J"))
-                if select.select([keyboard], [], [], max(0.0, min(_REDRAWN_S, due - time.monotonic())))[0]:
+                if _is_pressed(keyboard, lambda: time.monotonic() < due and terminal.size() == size):  # noqa: B023 - at once
                     pressed = os.read(keyboard, _MOST_KEYS).decode(errors="replace")
                     if not pressed:
                         return
