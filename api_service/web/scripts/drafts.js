@@ -138,12 +138,12 @@ function keepUntaken(key, drafts) {
   if (form !== undefined) {
     keys.set(form, { key, whole: true });
     touched.add(form);
-    history.replaceState(history.state, "", pageOf(key));
   } else if (key in drafts) {
     const back = element("a", "", "Back to the form");
     back.href = pageOf(key);
     document.getElementById("main").append(element("p", "", "What you typed is kept. ", back));
-  }
+  } else return;
+  history.replaceState(history.state, "", pageOf(key));
 }
 
 /** Keep nothing of what was typed in this tab. */

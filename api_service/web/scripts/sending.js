@@ -22,7 +22,7 @@ function renewKeys({ persisted }) {
 
 /** What is sent to the address of its own page takes the page's place in the history: leave the page there to go back to. */
 function keepPage(form, submitter) {
-  const isRefusal = "refused" in document.body.dataset; // an answer to a form can't be gone back to
+  const isRefusal = "refused" in document.body.dataset; // it has the address of its form already
   if (isRefusal || submitter?.hasAttribute("formaction")) return;
   if (form.action === location.href.split("#")[0]) history.pushState(null, "");
 }
