@@ -146,8 +146,16 @@ class KubernetesSystem:
         eventually_sync(lambda: self.gpu_states() == {"free"}, _SLOWEST_S)
 
     def left_as_it_was(self) -> None:
-        """End what a failed test has left, so that those after it find their cards; no card was ever held twice."""
+        """Wait until all cards are free, and were never held twice; what is left of a failed test is ended."""
         self.kubelet.let_be()
+        try:
+            self.all_free()
+            assert self.kubelet.double_use == []
+        except (AssertionError, httpx.TransportError):
+            self._end_all()
+            raise
+
+    def _end_all(self) -> None:
         if self.process.process.poll() is not None:
             self.process.start().close()
         unfinished = {"limit": 100, "status": ["queued", "starting", "running", "ending"]}
@@ -155,7 +163,6 @@ class KubernetesSystem:
             for job in http.get("/v1/jobs", params=unfinished).raise_for_status().json()["items"]:
                 http.post(f"/v1/jobs/{job['id']}/cancel")
         self.all_free()
-        assert self.kubelet.double_use == []
 
     @contextmanager
     def foreign_pod(self, node: str, gpus: int) -> Iterator[str]:
