@@ -24,7 +24,7 @@ TYPE_PREFIX = "urn:gpu-dev:problem:"
 MAX_BROKEN_RULES = 100
 _MAX_PART = 64
 # The validator's own names for the ways that a field can be read: nobody's business.
-_INNER = re.compile(r"(function-\w+|literal|lax-or-strict|json-or-python)\[|constrained-\w+|[A-Z]\w*(?:In|Out)$")
+_INNER = re.compile(r"(function-\w+|literal|lax-or-strict|json-or-python)\[|constrained-\w+|IdleRuleIn$")
 
 STATUS_OF: Mapping[type[errors.DomainError], int] = {
     errors.NotFoundError: 404,

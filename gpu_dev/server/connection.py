@@ -110,7 +110,7 @@ def read_token(path: Path) -> str:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"The token file {path} can't be read: {_cause(error)}. Name another file.") from error
+        raise UsageError(f"The token file {path} can't be read: {_cause(error)}.") from error
     return checked_token(text, str(path))
 
 

@@ -98,7 +98,7 @@ class BookingCreate(Wire):
         if self.wait and self.recurrence is not None:
             faults.append("a series can't wait: leave `wait` out, or book its dates one by one")
         if self.auto_accept and not self.wait:
-            faults.append("`auto_accept` needs `wait`: leave it out, or add `wait`")
+            faults.append("`auto_accept` needs `wait`: add `wait`, or leave `auto_accept` out")
         if not faults:
             faults = slot_faults(self.start, self.end, self.duration, self.time_zone)
         if not faults and self.recurrence is not None:

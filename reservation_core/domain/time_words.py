@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
 
-_INSTANT = r"(?<!such as )\b(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?Z)"
+_INSTANT = r"(?<!such as )(?<![=/&])\b(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?Z)"
 _INSTANTS = re.compile(f"{_INSTANT}(?: to {_INSTANT})?")
 
 

@@ -52,7 +52,9 @@ def read_query(parameter: Callable[[str], str], today: date) -> TimelineQuery:
         if len(parameter(name)) > _LONGEST:
             raise ProblemError(422, "invalid_request", f"No {name} has so long a name. Choose one from the list.")
     if page and not (page.isascii() and page.isdecimal() and len(page) < 6 and 1 <= int(page) <= _MOST_PAGES):
-        raise ProblemError(422, "invalid_request", "There is no such page. Write `page=` with a number.")
+        raise ProblemError(
+            422, "invalid_request", f"There is no such page. Write `page=` with a number from 1 to {_MOST_PAGES}."
+        )
     return TimelineQuery(
         view=_chosen(TimelineScale, parameter("view"), "view") or TimelineScale.WEEK,
         by=_chosen(By, parameter("by"), "by"),
