@@ -66,5 +66,5 @@ def _scale(start: datetime, span: timedelta, count: int) -> str:
 
 
 def _legend(span: timedelta) -> str:
-    marks = f"One character is {in_words(span)}: so many GPUs are free all that time (. none, + ten or more)."
+    marks = f"One character is {in_words(span)}: how many GPUs are free throughout (. none, + ten or more)."
     return f"{marks} Book: gpu-dev book create"

@@ -30,7 +30,7 @@ def avail(
     ] = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show at which times how many GPUs of each type can be booked. GPUs promised to waiting jobs are not free."""
+    """Show how many GPUs of each type can be booked, and when. GPUs promised to waiting jobs are not free."""
     begin, until = parse_period(start, end, local_now(), zone_name(zone))
     with client_for(ctx) as client:
         found = client.bookings.availability(
