@@ -48,7 +48,7 @@ def test_a_time_that_clocks_skip_is_told_once_with_its_option() -> None:
 
 def test_an_option_that_needs_another_is_refused_with_both() -> None:
     fields = {"gpus": 1, "start": "2027-03-28T12:30Z", "duration": timedelta(hours=1), "auto_accept": True}
-    with pytest.raises(UsageError, match=r"^--auto-accept needs --wait: leave it out, or add --wait\.$"):
+    with pytest.raises(UsageError, match=r"^--auto-accept needs --wait: add --wait, or leave --auto-accept out\.$"):
         make_request(BookingCreate, fields)
 
 
