@@ -176,8 +176,10 @@ async def test_a_program_that_starts_as_its_client_leaves_is_left(
         return running
 
     monkeypatch.setattr(LocalPodStreams, "run", run_late)
-    async with AtTerminal(alice, "-t", "box@gw", f"trap 'echo gone > {tmp_path}/hup' HUP; sleep 60 & wait") as terminal:
+    script = f"trap 'echo gone > {tmp_path}/hup' HUP; touch {tmp_path}/ready; sleep 60 & wait"
+    async with AtTerminal(alice, "-t", "box@gw", script) as terminal:
         await asyncio.wait_for(started.wait(), PATIENCE_S)
+        await eventually(lambda: (tmp_path / "ready").exists())  # else the shell may not know its trap yet
         terminal.process.kill()
     await eventually(lambda: _has_left(runtime, job))
     left.set()

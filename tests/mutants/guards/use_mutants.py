@@ -38,8 +38,8 @@ USE_OF_GPUS = (
         "samples of times that come again stay",
         "Where the clock went back, no sample is stored before those of times to come are removed",
         STORING,
-        "        if rolled[Resolution.MINUTES] > now:\n            return []\n",
-        "",
+        "rolled[Resolution.MINUTES] > await uow.now()",
+        "False",
         (f"{OF_STORE}::test_a_clock_that_goes_back_leaves_no_samples_of_times_that_come_again",),
     ),
     Mutant(

@@ -11,7 +11,7 @@ def test_a_turn_is_refused_while_all_are_taken_and_given_back_after_an_error() -
     with turns.take(), pytest.raises(ProblemError) as refused, turns.take():
         pass
     assert refused.value.status == 503
-    assert "try again" in refused.value.detail
+    assert "Try again" in refused.value.detail
     with pytest.raises(ValueError, match="no"), turns.take():
         raise ValueError("no")
     with turns.take():
