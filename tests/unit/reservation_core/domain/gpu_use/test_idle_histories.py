@@ -127,7 +127,7 @@ class Oracle:
             for since in (max(stepped, real - window), warned_real):
                 slots = truth[since // EVERY_S : real // EVERY_S]
                 lasted = window // EVERY_S if since < warned_real else len(slots)
-                assert since < stepped or sum(slots) / lasted < rule.below + JITTER
+                assert since < stepped or sum(slots) / max(1, lasted) < rule.below + JITTER
         if not history.exact:
             return
         assert real - warned_real >= rule.grace.total_seconds()
