@@ -57,11 +57,8 @@ class GpuPools:
             for node in pool.nodes
             for card in node.cards
         }
-        self._spots = {
-            card.placed.gpu_id: (node.position, card.bit)
-            for pool in self.by_type.values()
-            for node in pool.nodes
-            for card in node.cards
+        self._bits = {
+            card.placed.gpu_id: card.bit for pool in self.by_type.values() for node in pool.nodes for card in node.cards
         }
         self.shares = PoolShares(nodes, self.by_type, ledger)
         self._allocated: dict[str, dict[int, int]] = {gpu_type: {} for gpu_type in self.by_type}
@@ -132,13 +129,14 @@ class GpuPools:
 
     def slot_of(self, job_id: str) -> Slot:
         """Where a slot is, but for GPUs of it that can't be used."""
-        rows, spots = self._ledger.by_reservation[job_id], self._spots
-        gpu_type = next((self._places[gpu_id][0].gpu_type for gpu_id, _ in rows if gpu_id in spots), "")
+        rows, gpu_type = self._ledger.by_reservation[job_id], ""
         masks: dict[int, int] = {}
         for gpu_id, _ in rows:
-            if gpu_id in spots:
-                position, bit = spots[gpu_id]
-                masks[position] = masks.get(position, 0) | bit
+            place = self._places.get(gpu_id)
+            if place is not None:
+                pool, position = place
+                gpu_type = pool.gpu_type
+                masks[position] = masks.get(position, 0) | self._bits[gpu_id]
         return gpu_type, rows[0][1], masks
 
     def pool_of(self, reservation_id: str) -> Pool | None:
