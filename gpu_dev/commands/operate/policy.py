@@ -65,6 +65,8 @@ def read_scope(text: str) -> str:
 
 def _scope_meant(text: str) -> str:
     """The question for the scope that was probably meant; empty without one."""
+    if not text:
+        return ""
     if ":" not in text:
         return did_you_mean(text, ("default", *_EVERYBODY)) or f" Did you mean user:{text} or gpu_type:{text}?"
     parts = [part.partition(":") for part in text.split(",")]

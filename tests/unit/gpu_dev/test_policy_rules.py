@@ -113,7 +113,7 @@ def test_a_mistyped_scope_is_refused_with_the_one_that_is_meant(typed: str, ques
     assert refused.value.detail.startswith(f"{typed!r} is not a scope. {question} Scopes are default (everybody), ")
 
 
-@pytest.mark.parametrize("typed", ["user:", "user:ann,project:vision", "team:vision", "user:ann,user:ben"])
+@pytest.mark.parametrize("typed", ["", "user:", "user:ann,project:vision", "team:vision", "user:ann,user:ben"])
 def test_what_is_like_no_scope_is_refused_with_all_forms(typed: str) -> None:
     with pytest.raises(UsageError, match=r"is not a scope\. Scopes are default"):
         policy.read_scope(typed)
