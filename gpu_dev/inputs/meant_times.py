@@ -28,7 +28,7 @@ _SEVERAL_DAYS = re.compile(
 def refusal(text: str, fault: str, forms: str, read: Callable[[str], object]) -> UsageError:
     """The fault and the form to write; `read` gives None, or an error with `forms`, for what is no time, either.
 
-    What was probably meant may itself be a question: `24.12.` lacks a time of day.
+    Where the form that was probably meant is not complete, the rest is asked for: `24.12.` has no time of day.
     """
     if (days := _SEVERAL_DAYS.fullmatch(text.lower())) is not None:
         series = '; `gpu-dev book create` repeats a booking with --rrule "weekdays 5"' if days[2] else ""
