@@ -152,7 +152,8 @@ class JobServer:
             try:
                 opened: IO[bytes] = self._opener.open(request, timeout=patience.silence())
             except HTTPError as error:
-                why = _detail(error)
+                with error:
+                    why = _detail(error)
                 if error.code in (*_REDIRECTS, *_CLIENT_ERRORS) and error.code not in _LATER:
                     raise NoFilesError(why) from error
             except (HTTPException, OSError) as error:

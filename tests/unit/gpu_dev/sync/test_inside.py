@@ -23,7 +23,7 @@ from tests.waiting import PATIENCE_S
 
 AROUND = "import os, sys; from gpu_dev.sync.inside import run_command; sys.exit(run_command(sys.argv[1:], os.environ))"
 COMMAND = """
-import signal, sys
+import signal, sys, time
 def say(number, frame):
     print(signal.Signals(number).name, flush=True)
     if number == signal.SIGUSR1:
@@ -32,7 +32,7 @@ for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGALRM, signal.SIGUSR1):
     signal.signal(number, say)
 print("ready", flush=True)
 while True:
-    signal.pause()
+    time.sleep(0.02)  # signal.pause() would miss a signal that came just before it
 """
 
 
