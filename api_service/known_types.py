@@ -10,7 +10,7 @@ from collections.abc import Iterable, Set
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.errors import NoSuchTypeError
 from reservation_core.domain.policy.limits import Policy
-from reservation_core.domain.similar_names import did_you_mean
+from reservation_core.domain.similar_names import type_meant
 
 _NONE_FOR_S = 1.0
 
@@ -38,7 +38,7 @@ class KnownTypes:
             return
         known = self._seen | policy.gpu_types | self._configured
         raise NoSuchTypeError(
-            f"There is no GPU of type {gpu_type} here.{did_you_mean(gpu_type, known)} Ask for one of these types, or "
+            f"There is no GPU of type {gpu_type} here.{type_meant(gpu_type, known)} Ask for one of these types, or "
             f"for no type to get any: {', '.join(sorted(known))}. An administrator can announce a type before its "
             f"nodes arrive: gpu-dev policy set gpu_type:{gpu_type} max_gpus=8."
         )

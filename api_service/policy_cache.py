@@ -9,6 +9,8 @@ from collections.abc import Set
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.policy.limits import Policy
+from reservation_core.domain.policy.membership import not_in_project
+from reservation_core.domain.policy.rules import RuleBreach
 from reservation_core.runtime.loops.loops import Loop
 
 _SHORTEST_S = 0.2
@@ -42,16 +44,16 @@ class PolicyCache:
         # A read that is under way may have begun before the change, and is not kept.
         self._forgotten += 1
 
-    async def has_member(self, project: str, user_id: int) -> bool:
-        """Whether a user is in a project. A no is never from memory: the user may have become a member since."""
+    async def foreign_project(self, project: str, user_id: int) -> RuleBreach | None:
+        """What a user breaks who is not in a project; never from memory: the user may have become a member since."""
         if project in self._projects.get(user_id, ()):
-            return True
+            return None
         forgotten, revision = self._forgotten, self._revision
         async with self._uow(one_statement=True) as uow:
             found = frozenset(await uow.projects.of_user(user_id))
         if (forgotten, revision) == (self._forgotten, self._revision):
             self._projects[user_id] = found
-        return project in found
+        return None if project in found else not_in_project(project, found)
 
     async def run(self, loop: Loop) -> None:
         """Refresh the cache in `loop`, for ever. While the database is away, the last policy holds."""

@@ -20,12 +20,13 @@ from reservation_core.domain.errors import (
     UnknownSecretError,
 )
 from reservation_core.domain.jobs.dependencies import KnownDependency
+from reservation_core.domain.policy.rules import RuleBreach
 from reservation_core.ports.jobs.reservations import NewReservation
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.disks.disks import find_disks
 from reservation_core.usecases.jobs.dependencies import known_dependencies
 from reservation_core.usecases.jobs.job_files import use_folder
-from reservation_core.usecases.jobs.submit import prepare, project_within
+from reservation_core.usecases.jobs.submit import other_than_booked, prepare, project_within
 from reservation_core.usecases.people.user_secrets import check_secrets
 
 
@@ -51,7 +52,7 @@ async def prepared(body: JobSubmit, caller: Principal, services: Services, now: 
                 after = await known_dependencies(uow, caller, [dependency.asked for dependency in body.after])
         except UnknownJobError as error:
             found.append(error)
-    foreign = False
+    foreign = None
     if body.project is not None or body.booking_id is not None:
         body, foreign = await _with_project(body, caller, services)
     ids, longest = services.runtime.ids, services.settings.max_duration
@@ -93,16 +94,18 @@ async def _unknown_files(
     return []
 
 
-async def _with_project(body: JobSubmit, caller: Principal, services: Services) -> tuple[JobSubmit, bool]:
-    """The request with its booking's project unless it names one, and whether the project is wrong for this job.
+async def _with_project(body: JobSubmit, caller: Principal, services: Services) -> tuple[JobSubmit, RuleBreach | None]:
+    """The request with its booking's project unless it names one, and what a project breaks that is wrong for it.
 
     The transaction that stores the job checks this again.
     """
     if body.booking_id is not None:
         project = await project_within(services.runtime.uow, caller, body.booking_id)
         named = body if body.project is not None else body.model_copy(update={"project": project})
-        return named, named.project != project
-    return body, body.project is not None and not await services.policy.has_member(body.project, caller.user_id)
+        return named, other_than_booked(named, project)
+    if body.project is None:
+        return body, None
+    return body, await services.policy.foreign_project(body.project, caller.user_id)
 
 
 async def _with_home(body: JobSubmit, caller: Principal, services: Services) -> tuple[JobSubmit, bool]:

@@ -19,7 +19,6 @@ from reservation_core.domain.policy.rules import (
     UsageView,
     check,
     known_from,
-    not_in_project,
 )
 
 NO_FREE_GPUS = "no_free_gpus"
@@ -38,18 +37,20 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Booker:
-    """The user and project of a booking. `foreign`: not a member of the project. `disabled`: gets nothing new."""
+    """The user and project of a booking. `foreign`: what a non-member of the project breaks. `disabled`: gets nothing
+    new.
+    """
 
     user_id: int
     user: str
     project: str | None
-    foreign: bool = False
+    foreign: RuleBreach | None = None
     disabled: bool = False
 
     @property
     def judged_for(self) -> str | None:
         """The project whose rules apply: None for a foreign one, whose limits and use are not the user's to know."""
-        return None if self.foreign else self.project
+        return self.project if self.foreign is None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +68,8 @@ class Judge:
     def broken(self, gpu_type: str | None, span: Span, *, keeps_start: bool = False) -> list[RuleBreach]:
         """Every rule that a slot on GPUs of this type would break."""
         breaches = too_long(span) if self.begun else timing(span, self.now)
-        if self.who.foreign and self.who.project is not None:
-            breaches.append(not_in_project(self.who.project))
+        if self.who.foreign is not None:
+            breaches.append(self.who.foreign)
         if self.policy.binds(self.who.user, self.who.judged_for):
             request = replace(self._request(gpu_type), start=span.start, duration=span.length, keeps_start=keeps_start)
             breaches += check(request, self.policy, self.usage, self.now)
@@ -84,7 +85,7 @@ class Judge:
 
     def conceivable(self, gpu_types: Iterable[str], length: timedelta) -> frozenset[str]:
         """The types on which the rules might allow a slot of this length at some time."""
-        if self.who.foreign:
+        if self.who.foreign is not None:
             return frozenset()
         if not self.policy.binds(self.who.user, self.who.judged_for):
             return frozenset(gpu_types)

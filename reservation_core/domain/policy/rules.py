@@ -109,12 +109,6 @@ class RuleBreach:
     ask_from: datetime | None = None
 
 
-def not_in_project(project: str, who: str = "You are") -> RuleBreach:
-    """The breach of a non-member's request for a project, whether or not it exists."""
-    detail = f"{who} in no project {project}. Leave the project out, or ask to be made a member."
-    return RuleBreach("no_such_project", detail)
-
-
 @dataclass(frozen=True, slots=True)
 class _Question:
     """A request at its start, with the facts that decide it."""

@@ -13,6 +13,7 @@ from reservation_core.domain.errors import (
 )
 from reservation_core.domain.jobs.dependencies import KnownDependency
 from reservation_core.domain.model import AllocatedGpu, JobStatus, Reservation
+from reservation_core.domain.policy.rules import RuleBreach
 from reservation_core.domain.request_terms import ArrayCounts
 
 Refusal = (
@@ -34,7 +35,7 @@ class UnknownGpuError(Exception):
 class NewReservation:
     """A new job, before it is stored. `answer` is the response body for its Idempotency-Key.
 
-    `after`: the jobs that it waits for.
+    `after`: the jobs that it waits for. `foreign`: what its project breaks, whose member its owner was not.
     """
 
     reservation: Reservation
@@ -43,6 +44,7 @@ class NewReservation:
     request_hash: bytes | None = None
     answer: bytes | None = None
     after: tuple[KnownDependency, ...] = ()
+    foreign: RuleBreach | None = None
 
 
 @dataclass(frozen=True, slots=True)

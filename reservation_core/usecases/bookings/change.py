@@ -49,7 +49,7 @@ async def change_booking(
     asked = await view_owned_booking(uow, principal, booking_id)
     # The owner's quotas count, whoever the caller is. Users are locked before planning is held: the planner locks the
     # owners of jobs first, and then its lease.
-    who = replace(await booker(uow, asked.user_id, asked.user, asked.project), foreign=False)
+    who = replace(await booker(uow, asked.user_id, asked.user, asked.project), foreign=None)
     if who.disabled and principal.user_id == who.user_id:
         raise UnknownCallerError
     if asked.jobs:

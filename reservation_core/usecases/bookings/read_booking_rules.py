@@ -9,7 +9,8 @@ from reservation_core.domain.bookings.card_choice import SLACK, BookableGpu, boo
 from reservation_core.domain.bookings.nouns import Span, Wanted
 from reservation_core.domain.bookings.refusals import Booker, Judge, this_minute
 from reservation_core.domain.errors import UnknownCallerError
-from reservation_core.domain.policy.rules import NOTHING_HELD
+from reservation_core.domain.policy.membership import not_in_project
+from reservation_core.domain.policy.rules import NOTHING_HELD, RuleBreach
 from reservation_core.ports.people.identities import Principal
 
 AROUND = timedelta(microseconds=SLACK)
@@ -18,8 +19,18 @@ AROUND = timedelta(microseconds=SLACK)
 async def booker(uow: UnitOfWork, user_id: int, user: str, project: str | None) -> Booker:
     """Lock a user and the project, if any, for quota decisions; the user can't be disabled meanwhile."""
     disabled = await uow.policies.lock_holders([user_id], [] if project is None else [project])
-    foreign = project is not None and project not in await uow.projects.of_user(user_id)
+    foreign = await foreign_project(uow, user_id, project)
     return Booker(user_id, user, project, foreign, disabled=user_id in disabled)
+
+
+async def foreign_project(
+    uow: UnitOfWork, user_id: int, project: str | None, who: str = "You are"
+) -> RuleBreach | None:
+    """What a user breaks who is not in this project; None for a member, and without a project."""
+    if project is None:
+        return None
+    projects = await uow.projects.of_user(user_id)
+    return None if project in projects else not_in_project(project, projects, who)
 
 
 async def calling_booker(uow: UnitOfWork, principal: Principal, project: str | None) -> Booker:

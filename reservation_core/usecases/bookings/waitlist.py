@@ -129,7 +129,7 @@ async def _serve(uow: UnitOfWork, turn: Turn, ids: IdSource, offer: timedelta) -
     """Offer or book GPUs that are still free. GPUs that became free during the pass are for the next one."""
     request = turn.request
     # A user who has left the project keeps earlier requests.
-    who = replace(await booker(uow, request.user_id, request.user, request.project), foreign=False)
+    who = replace(await booker(uow, request.user_id, request.user, request.project), foreign=None)
     if who.disabled:
         return False  # the request is about to be cancelled
     booking = (await uow.bookings.lock([request.id])).get(request.id)

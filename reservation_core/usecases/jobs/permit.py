@@ -14,7 +14,6 @@ from reservation_core.domain.policy.rules import (
     check,
     known_from,
     never_possible,
-    not_in_project,
 )
 from reservation_core.domain.request_terms import CPU_TYPE
 
@@ -39,8 +38,7 @@ def never_permitted(job: Reservation, policy: Policy, now: datetime, *, foreign:
     Jobs of a booking are the booking's, and preemptible jobs and jobs without GPUs take from nobody: they are not held
     to quotas.
 
-    What a `foreign` project allows is not its owner's
-    to know: its rules are not asked.
+    What a `foreign` project allows is not its owner's to know: its rules are not asked.
     """
     request = job_request(job)
     if foreign:
@@ -49,8 +47,6 @@ def never_permitted(job: Reservation, policy: Policy, now: datetime, *, foreign:
     broken = (never_on_any if job.booking_id is None else never_possible)(request, policy, now)
     if job.booking_id is not None or _counts_for_no_quota(job):
         broken = [rule for rule in broken if rule.code not in QUOTAS]
-    if job.booking_id is None and broken and foreign and job.project is not None:
-        broken = [not_in_project(job.project), *broken]
     return broken
 
 

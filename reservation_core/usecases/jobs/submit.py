@@ -9,7 +9,8 @@ from reservation_core.domain.errors import DomainError, ForbiddenError, LimitExc
 from reservation_core.domain.jobs.dependencies import KnownDependency, waiting_reason
 from reservation_core.domain.model import JobStatus, PodWorkload, Reason, ReasonCode, Reservation, ReservationKind
 from reservation_core.domain.policy.limits import NO_LIMITS, NO_POLICY, Limits, Policy
-from reservation_core.domain.policy.rules import not_in_project
+from reservation_core.domain.policy.membership import not_in_project
+from reservation_core.domain.policy.rules import RuleBreach
 from reservation_core.domain.request_terms import NO_PREEMPTION, Preemption, Resources, cpu_job_resources
 from reservation_core.domain.short_durations import written
 from reservation_core.ports.ids import IdSource
@@ -31,18 +32,18 @@ def prepare(
     longest: timedelta,
     now: datetime,
     policy: Policy = NO_POLICY,
-    foreign: bool = False,
+    foreign: RuleBreach | None = None,
     found: Iterable[DomainError] = (),
     after: tuple[KnownDependency, ...] = (),
 ) -> NewReservation:
-    """A job as it will be stored. `foreign`: its project is not its submitter's, or not its booking's. `after`: what
-    it waits for.
+    """A job as it will be stored. `foreign`: what its project breaks that is not its submitter's, or not its booking's.
+    `after`: what it waits for.
 
     Raises LimitExceededError or ForbiddenError for what the rules refuse, NotPermittedError for what the policy will
     never allow, or the first of the refusals that were `found` before; with all others in its words. Whether its
     booking and its project are to be used is found out when it is stored.
     """
-    project = None if foreign else request.project
+    project = request.project if foreign is None else None
     limits = NO_LIMITS if policy.is_empty else policy.limits(principal.user, project, request.gpu_type)
     ceiling = limits.priority
     refusals = [*found, *_beyond_bounds(request, longest, may_raise=principal.is_admin or ceiling is not None)]
@@ -72,14 +73,14 @@ def prepare(
         preemption=_preemption_of(request),
         resources=_resources_of(request),
     )
-    broken = [] if policy.is_empty else never_permitted(reservation, policy, now, foreign=foreign)
-    if refusals and not broken and foreign and request.booking_id is None and request.project is not None:
-        broken = [not_in_project(request.project)]
+    broken = [] if policy.is_empty else never_permitted(reservation, policy, now, foreign=foreign is not None)
+    if foreign is not None and request.booking_id is None and (refusals or broken):
+        broken = [foreign, *broken]
     if broken:
         refusals.append(not_permitted(broken))
     if refusals:
         raise merge_refusals(refusals)
-    return NewReservation(reservation, actor=principal.user, after=after)
+    return NewReservation(reservation, actor=principal.user, after=after, foreign=foreign)
 
 
 def _resources_of(request: JobSubmit) -> Resources | None:
@@ -134,6 +135,11 @@ async def project_within(uow_factory: UnitOfWorkFactory, principal: Principal, b
     """Return the project of a booking of the caller, which its jobs are for."""
     async with uow_factory(one_statement=True) as uow:
         return await uow.bookings.project_of(booking_id, principal.user_id)
+
+
+def other_than_booked(request: JobSubmit, project: str | None) -> RuleBreach | None:
+    """What a job breaks that is for another project than its booking; None where it names none, or the same."""
+    return None if request.project in (None, project) else not_in_project(request.project)
 
 
 async def submit(uow_factory: UnitOfWorkFactory, batch: Sequence[NewReservation], now: datetime) -> list[Submitted]:

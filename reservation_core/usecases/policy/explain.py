@@ -14,8 +14,9 @@ from reservation_core.domain.policy.any_type import judged
 from reservation_core.domain.policy.limits import QUOTAS, Limits, Policy, RuleName
 from reservation_core.domain.policy.prices import Money
 from reservation_core.domain.policy.quota_windows import whole_minute
-from reservation_core.domain.policy.rules import LimitUse, RuleBreach, RuleRequest, known_from, not_in_project, uses
+from reservation_core.domain.policy.rules import LimitUse, RuleBreach, RuleRequest, known_from, uses
 from reservation_core.ports.people.identities import Principal
+from reservation_core.usecases.bookings.read_booking_rules import foreign_project
 from reservation_core.usecases.people.users import unknown_user
 from reservation_core.usecases.policy.outlook import beyond_budget
 
@@ -64,8 +65,8 @@ async def explain(
 ) -> Explained:
     """Check a request of this user against the policy. Jobs in a booking are the booking's, and held to no quota."""
     project = request.project
-    foreign = project is not None and project not in await uow.projects.of_user(who.user_id)
-    if foreign:
+    foreign = await foreign_project(uow, who.user_id, project, f"{request.user} is")
+    if foreign is not None:
         # Rules and usage of a foreign project are not shown.
         request = replace(request, project=None)
     policy = (await uow.policies.current()).policy
@@ -90,8 +91,8 @@ async def explain(
             earliest = judged(replace(request, start=whole_minute(now)), policy, usage, now, types).possible_from
         elif untimely:
             earliest = None
-    if foreign and project is not None:
-        broken = [not_in_project(project, f"{request.user} is"), *broken]
+    if foreign is not None:
+        broken = [foreign, *broken]
         earliest = None
     if not in_booking:
         beyond = await beyond_budget(uow, who, request.gpus, request.duration, now, request.replaces)

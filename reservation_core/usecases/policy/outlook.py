@@ -38,11 +38,11 @@ from reservation_core.ports.ids import IdSource
 from reservation_core.ports.jobs.reservations import NewReservation
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.bookings.book import wanted_by_request
-from reservation_core.usecases.bookings.read_booking_rules import cards_around, judge_for
+from reservation_core.usecases.bookings.read_booking_rules import cards_around, foreign_project, judge_for
 from reservation_core.usecases.bookings.take_lent_gpus import rule_on_with_lent
 from reservation_core.usecases.jobs.dependencies import known_dependencies
 from reservation_core.usecases.jobs.permit import never_permitted
-from reservation_core.usecases.jobs.submit import prepare
+from reservation_core.usecases.jobs.submit import other_than_booked, prepare
 from reservation_core.usecases.policy.read_plan import JobTerms, LikelyStarts, read_booking_plan, read_plan
 
 Pending = Callable[[], Outlook]
@@ -98,7 +98,7 @@ async def _booking(uow: UnitOfWork, who: Principal, request: ExplainRequest, now
             for found in error.errors()
         )
     wanted, span = wanted_by_request(booking), booking.span
-    foreign = booking.project is not None and booking.project not in await uow.projects.of_user(who.user_id)
+    foreign = await foreign_project(uow, who.user_id, booking.project)
     cards = await cards_around(uow, span, now)
     judge = await judge_for(uow, Booker(who.user_id, who.user, booking.project, foreign), wanted, cards, now)
     chosen, broken = await rule_on_with_lent(uow, judge, cards, span, wait=booking.wait)
@@ -205,14 +205,14 @@ def _placed(outlook: Outlook, position: int) -> Outlook:
     return replace(outlook, position=position) if outlook.verdict is RequestVerdict.ACCEPTED else outlook
 
 
-async def _for_project(uow: UnitOfWork, who: Principal, request: JobSubmit) -> tuple[JobSubmit, bool]:
-    """The request with its booking's project unless it names one, and whether the project is none for this job."""
+async def _for_project(uow: UnitOfWork, who: Principal, request: JobSubmit) -> tuple[JobSubmit, RuleBreach | None]:
+    """The request with its booking's project unless it names one, and what a project breaks that is none for it."""
     if request.booking_id is not None:
         project = await uow.bookings.project_of(request.booking_id, who.user_id)
         if request.project is None:
             request = request.model_copy(update={"project": project})
-        return request, request.project != project
-    return request, request.project is not None and request.project not in await uow.projects.of_user(who.user_id)
+        return request, other_than_booked(request, project)
+    return request, await foreign_project(uow, who.user_id, request.project)
 
 
 def _waiting(job: Reservation, terms: JobTerms) -> Waiting:

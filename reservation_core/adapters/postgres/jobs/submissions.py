@@ -22,7 +22,8 @@ from reservation_core.domain.errors import (
 )
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.model import Node, Reservation, Spare
-from reservation_core.domain.policy.rules import RuleBreach, not_in_project
+from reservation_core.domain.policy.membership import not_in_project
+from reservation_core.domain.policy.rules import RuleBreach
 from reservation_core.domain.pools.booked_shares import beyond_share
 from reservation_core.domain.pools.cpu_places import cpu_nodes
 from reservation_core.domain.pools.cpu_reasons import unplaceable_without_gpus
@@ -148,7 +149,7 @@ def _refusal(new: NewReservation, bookings: Mapping[str, Row[Any]]) -> Refusal |
     """Why a booking can't be used at all, or a project; None where the booking is too small."""
     wanted, project = new.reservation.booking_id, new.reservation.project
     if wanted is None and project is not None:
-        broken = not_in_project(project)
+        broken = new.foreign or not_in_project(project)
         return NotPermittedError(broken.detail, [broken])
     booking = bookings.get(wanted or "")
     if booking is None or booking.user_id != new.reservation.user_id:

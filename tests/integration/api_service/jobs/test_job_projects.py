@@ -83,6 +83,19 @@ async def test_others_projects_and_those_there_are_not_look_the_same(
     assert (await bob.get("/v1/jobs")).json()["items"] == []
 
 
+async def test_a_mistyped_project_is_compared_with_ones_own(bob: httpx.AsyncClient) -> None:
+    meant = "You are in no project vison. Did you mean vision? Leave"
+    for body in (JOB, {**JOB, "priority": 7}):
+        job = await bob.post("/v1/jobs", json={**body, "project": "vison"})
+        assert meant in job.json()["detail"]
+    booking = await bob.post("/v1/bookings", json=asked(project="vison"))
+    assert booking.json()["broken_rules"][0]["detail"].startswith(meant)
+    explained = await bob.post("/v1/policy/explain", json={**JOB, "project": "vison"})
+    assert explained.json()["reasons"][0]["detail"].startswith(meant)
+    # Others' projects are not named.
+    assert "Did you mean" not in (await bob.post("/v1/jobs", json={**JOB, "project": "speach"})).json()["detail"]
+
+
 async def test_who_joins_and_leaves_elsewhere_is_known_at_once(
     alice: httpx.AsyncClient, bob: httpx.AsyncClient, runtime: Runtime
 ) -> None:
