@@ -117,7 +117,7 @@ class RestProblemError(Exception):
         if self.problem.type == _NO_ADDRESS:
             return "There is no page at this address. Check how it is written."
         detail = self.problem.detail.replace(" Take one of `nearest_slots`.", "")  # pages list these below
-        return without_commands(detail)
+        return without_commands(detail.replace(" with `on_conflict`", ""))  # a box of the form does that
 
     @property
     def names_no_page(self) -> bool:

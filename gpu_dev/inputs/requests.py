@@ -33,6 +33,7 @@ _OPTIONS = {
     "from": "--from",
     "to": "--to",
     "step": "--step",
+    "on_conflict": "--skip-conflicts",
     "limit": "--limit",
     "attempt": "--attempt",
     "user": "--user",

@@ -18,6 +18,7 @@ from reservation_core.domain.bookings.refusals import (
     this_minute,
 )
 from reservation_core.domain.errors import NotBookableError
+from reservation_core.domain.policy.rule_words import moment_text
 from reservation_core.domain.policy.rules import RuleBreach
 from reservation_core.domain.wall_times import zone_name
 from reservation_core.ports.bookings.bookings import NewBooking, NewSeries
@@ -36,6 +37,7 @@ from reservation_core.usecases.spend_budgets import spend
 
 DATES_WITH_SLOTS = 5
 """The number of unbookable dates for which the nearest slots are searched."""
+_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +151,22 @@ async def _skipped(uow: UnitOfWork, plan: _Plan) -> list[Skipped]:
 
 
 def _refusal(skipped: list[Skipped], dates: int) -> NotBookableError:
-    rules = [
-        RuleBreach(broken.code, f"{date.local_start}: {broken.detail}") for date in skipped for broken in date.broken
-    ]
+    found: dict[tuple[str, str], list[str]] = {}
+    for date in skipped:
+        start = date.local_start if date.span is None else moment_text(date.span.start)
+        for broken in date.broken:
+            found.setdefault((broken.code, broken.detail), []).append(start)
+    rules = [RuleBreach(code, f"{_listed(starts)}: {detail}") for (code, detail), starts in found.items()]
     slots = sorted({(span.start, span.end) for date in skipped for span in date.nearest})
-    days = ", ".join(skipped_date.local_start for skipped_date in skipped[:10]) + (" …" if len(skipped) > 10 else "")
+    if len(skipped) == dates:
+        return NotBookableError("Nothing was booked: none of the dates is available.", rules, slots)
     return NotBookableError(
-        f"Nothing was booked: {len(skipped)} of {dates} dates are not available ({days}). Change these, "
-        'or book the others with `on_conflict` "skip".',
+        f"Nothing was booked: {len(skipped)} of {dates} dates are not available. Change these, or leave them out with "
+        "`on_conflict`.",
         rules,
         slots,
     )
+
+
+def _listed(starts: list[str]) -> str:
+    return ", ".join(starts[:_NAMED]) + (" …" if len(starts) > _NAMED else "")
