@@ -18,6 +18,7 @@ from api_service.problems import MEDIA_TYPE, ProblemError, of_exception, respond
 from api_service.services import Services
 from api_service.web.assets import Assets
 from api_service.web.calendar.shared_rows import CalendarReader
+from api_service.web.finding.site_pages import section_of
 from api_service.web.fleet.fleet_reading import FleetReader
 from api_service.web.fleet.node_markup import NodeMarkup
 from api_service.web.fleet.node_selection import NodeSelections
@@ -236,7 +237,8 @@ def _draw_problem(visit: Visit, problem: RestProblemError) -> Response:
         response = visit.part("_problem.html", problem.status, problem=problem)
     else:
         title = _TITLES.get(problem.status) or HTTPStatus(problem.status).phrase
-        response = visit.page("problem.html", title=title, status=problem.status, problem=problem)
+        section = section_of(visit.request.url.path)
+        response = visit.page("problem.html", title=title, status=problem.status, problem=problem, section=section)
     for name in _SAID_OF_PROBLEMS:
         if (value := problem.headers.get(name)) is not None:
             response.headers[name] = value

@@ -3,17 +3,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date
-from enum import StrEnum
-from typing import TypeVar
 from urllib.parse import urlencode
 
 from api_service.problems import ProblemError
 from api_service.web.calendar.timeline_rows import By
 from api_service.web.calendar.timeline_window import EARLIEST, LATEST, TimelineScale
+from api_service.web.finding.address_words import chosen_word
 
 _MOST_PAGES = 10_000
 _LONGEST = 253
-E = TypeVar("E", bound=StrEnum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,24 +54,14 @@ def read_query(parameter: Callable[[str], str], today: date) -> TimelineQuery:
             422, "invalid_request", f"There is no such page. Write `page=` with a number from 1 to {_MOST_PAGES}."
         )
     return TimelineQuery(
-        view=_chosen(TimelineScale, parameter("view"), "view") or TimelineScale.WEEK,
-        by=_chosen(By, parameter("by"), "by"),
+        view=chosen_word(TimelineScale, parameter("view"), "view", "The calendar") or TimelineScale.WEEK,
+        by=chosen_word(By, parameter("by"), "by", "The calendar"),
         day=_day(day) if day else today,
         gpu_type=parameter("type") or None,
         node=parameter("node") or None,
         page=int(page or 1),
         as_table=parameter("as") == "table",
     )
-
-
-def _chosen(kind: type[E], value: str, name: str) -> E | None:
-    if not value:
-        return None
-    try:
-        return kind(value)
-    except ValueError:
-        detail = f"The calendar has no such view. Write `{name}=` in the address with one of {', '.join(kind)}."
-        raise ProblemError(422, "invalid_request", detail) from None
 
 
 def _day(value: str) -> date:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlencode
 
+from api_service.web.finding.address_words import no_such_choice
+
 A_PAGE = 50
 """Rows of a page."""
 _MOST_TYPED = 100
@@ -92,15 +94,18 @@ class Listing(Generic[T]):
 def read_choice(
     path: str, given: Iterable[tuple[str, str]], filters: Sequence[str], columns: Sequence[Column[Any]]
 ) -> ListChoice:
-    """The choice that the parameters of an address make; what makes no sense is left out."""
+    """The choice that the parameters of an address make. Raises ProblemError (422) for an order that the list lacks."""
     pairs = [(name, value.strip()) for name, value in given]
     values: Mapping[str, str] = dict(pairs)
-    sort, page = values.get("sort", ""), values.get("page", "")
+    page = values.get("page", "")
+    sort, orders = values.get("sort", ""), [column.name for column in columns]
+    if sort and sort.removeprefix("-") not in orders:
+        raise no_such_choice("The list", "sort", orders)
     return ListChoice(
         path,
         tuple((name, value) for name, value in pairs if name in filters and value),
         values.get("q", "")[:_MOST_TYPED],
-        sort if sort.removeprefix("-") in [column.name for column in columns] else "",
+        sort,
         int(page) if page.isascii() and page.isdecimal() and len(page) <= _DIGITS and int(page) else 1,
         values.get("cursor", ""),
     )

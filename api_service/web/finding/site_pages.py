@@ -44,6 +44,12 @@ SITE_PAGES = (
 )
 
 
+def section_of(path: str) -> SitePage | None:
+    """The page that an address is below, or is; `/bookings/…` is below that of your bookings."""
+    below = [page for page in SITE_PAGES if f"{path}/".startswith(f"{page.address}/")]
+    return max(below, key=lambda page: len(page.address), default=None)
+
+
 def pages_of(*, admin: bool) -> Sequence[SitePage]:
     """The pages that a visitor may open."""
     return [page for page in SITE_PAGES if admin or not page.admin]

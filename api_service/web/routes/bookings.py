@@ -10,6 +10,7 @@ from starlette.responses import Response
 from api_service.web.calendar.booking_life import life_of_booking
 from api_service.web.calendar.booking_losses import what_bookings_lose, what_goes_back
 from api_service.web.confirmation import ask
+from api_service.web.finding.address_words import chosen_word, no_such_choice
 from api_service.web.finding.list_order import Column, read_choice
 from api_service.web.forms.booking_form import TypedBooking, typed_change
 from api_service.web.listing import read_list
@@ -46,12 +47,15 @@ _COLUMNS: tuple[Column[BookingOut], ...] = (
 async def list_page(visit: Visit) -> Response:
     """Show bookings ahead; with `?when=past` also those of the last three months."""
     choice = read_choice("/bookings", visit.request.query_params.multi_items(), ("when", "status"), _COLUMNS)
-    past, status = choice.chosen("when") == "past", choice.chosen("status")
+    past = choice.chosen("when") == "past"
+    status = chosen_word(BookingStatus, choice.chosen("status"), "status", "The list")
+    if choice.chosen("when") not in ("", "ahead", "past"):
+        raise no_such_choice("The list", "when", ("ahead", "past"))
     ahead = [status for status in BookingStatus if past or status not in FINAL_BOOKINGS]
     asked: Query = {
         "mine": True,
         "from": (visit.now - _PAST if past else visit.now).isoformat(),
-        "status": status if status in tuple(BookingStatus) else None if past else ahead,
+        "status": status or (None if past else ahead),
     }
     return visit.page(
         "bookings.html",
@@ -59,7 +63,7 @@ async def list_page(visit: Visit) -> Response:
         live="calendar",
         listing=await read_list(visit, Page[BookingOut], "/v1/bookings", asked, choice, _COLUMNS, _words_of),
         past=past,
-        chosen_status=status,
+        chosen_status=status or "",
         statuses=ahead,
     )
 

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from api_service.access.sight import Sight, sight_of
 from api_service.problems import ProblemError
+from api_service.web.finding.address_words import chosen_word
 from api_service.web.fleet.card_tiles import MEANINGS, WORDS, TileState, TileWriter, state_of, word_of
 from api_service.web.fleet.fleet import FleetNode, FleetPicture, counts
 from api_service.web.fleet.node_filter import NodeFilter, NodeOrder, NodeView
@@ -154,16 +155,16 @@ def _filter(visit: Visit) -> NodeFilter:
         raise ProblemError(
             422, "invalid_request", f"Type, rack and node have at most {_MOST_TYPED} letters. Shorten them."
         )
-    number = int(free) if free.isascii() and free.isdecimal() and len(free) <= _MOST_ON_A_NODE else 0
-    order, view = visit.query("sort"), visit.query("view")
+    if free and not (free.isascii() and free.isdecimal() and len(free) <= _MOST_ON_A_NODE):
+        raise ProblemError(422, "invalid_request", "Free GPUs on one node are a number, such as 4. Correct it.")
     return NodeFilter(
         kind,
         rack,
         node,
-        number,
+        int(free or 0),
         visit.query("mine") == "yes",
-        NodeOrder(order) if order in tuple(NodeOrder) else NodeOrder.NAME,
-        NodeView(view) if view in tuple(NodeView) else NodeView.AUTO,
+        chosen_word(NodeOrder, visit.query("sort"), "sort", "This page") or NodeOrder.NAME,
+        chosen_word(NodeView, visit.query("view"), "view", "This page") or NodeView.AUTO,
     )
 
 

@@ -23,7 +23,16 @@ Object.assign(htmx.config, {
   selfRequestsOnly: true,
 });
 
+/** What is typed in such a field is meant: the list beside it says so, too. */
+function chooseWhatIsTyped() {
+  document.addEventListener("input", ({ target }) => {
+    const [name, value] = (target.dataset?.chooses ?? "").split("=");
+    if (name) target.form.elements.namedItem(name).value = value;
+  });
+}
+
 keepWhatPeopleDid();
+chooseWhatIsTyped();
 keepHeights();
 keepFocus();
 showProblems();

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 from starlette.responses import Response
 
 from api_service.problems import ProblemError
+from api_service.web.finding.address_words import chosen_word, no_such_choice
 from api_service.web.finding.list_order import Column, arrange, read_choice
 from api_service.web.plots import column_plot, shares
 from api_service.web.routing import WebRoute
@@ -115,18 +116,20 @@ def begin(span: str, now: datetime, zone: ZoneInfo) -> datetime:
 
 def _read_choice(visit: Visit) -> UsageChoice:
     """The requested usage. Raises ProblemError (422)."""
-    by, span = visit.query("by") or UsageBy.USER.value, visit.query("span") or "week"
-    if by not in [grouping.value for grouping in UsageBy] or (span not in _SPANS and span != "dates"):
-        raise ProblemError(422, "invalid_request", "Choose what to sum by, and a span, from the lists of the page.")
+    by = chosen_word(UsageBy, visit.query("by"), "by", "Usage") or UsageBy.USER
+    span = visit.query("span") or ("dates" if visit.query("from") or visit.query("to") else "week")
+    if span not in _SPANS and span != "dates":
+        raise no_such_choice("Usage", "span", [*_SPANS, "dates"])
     if span != "dates":
-        return UsageChoice(UsageBy(by), span, begin(span, visit.now, visit.zone), visit.now)
+        return UsageChoice(by, span, begin(span, visit.now, visit.zone), visit.now)
     try:
-        first, last = (datetime.fromisoformat(visit.query(name)) for name in ("from", "to"))
+        today = f"{visit.now.astimezone(visit.zone):%Y-%m-%d}"
+        first, last = (datetime.fromisoformat(day) for day in (visit.query("from"), visit.query("to") or today))
         # Days are in the viewer's zone; the last one is included.
         start, end = first.replace(tzinfo=visit.zone), (last + timedelta(days=1)).replace(tzinfo=visit.zone)
     except (ValueError, OverflowError) as error:
         raise ProblemError(422, "invalid_request", "Give the first and the last day, like 2030-01-31.") from error
-    return UsageChoice(UsageBy(by), span, start, end)
+    return UsageChoice(by, span, start, end)
 
 
 def _labels(visit: Visit, asked: UsageChoice, count: int) -> list[str]:

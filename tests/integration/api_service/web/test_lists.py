@@ -153,3 +153,33 @@ async def test_usage_is_filtered_and_sorted(browsing: SignedIn) -> None:
     root = await browsing("root")
     page = await root.get("/usage?by=user&span=week&q=none&sort=name")
     assert "Nothing was held" in page or "Usage by person" in page
+
+
+async def test_days_of_usage_are_enough_to_choose_them(browsing: SignedIn) -> None:
+    root = await browsing("root")
+    for address, first in (("from=2026-01-05&to=2026-01-09", "2026-01-05"), ("from=2026-01-05", "2026-01-05")):
+        page = await root.get(f"/usage?{address}")
+        assert '<option value="dates" selected>' in page
+        assert f'value="{first}"' in page
+    assert "Give the first and the last day" in await root.get("/usage?to=2026-01-09", 422)
+
+
+@pytest.mark.parametrize(
+    ("address", "said", "link"),
+    [
+        ("/jobs?sort=colour", "The list has no such order", '<a href="/jobs">Jobs</a>'),
+        ("/bookings?status=gone", "The list has no such status", '<a href="/bookings">Your bookings</a>'),
+        ("/bookings?when=soon", "The list has no such view", '<a href="/bookings">Your bookings</a>'),
+        ("/usage?by=nobody", "Usage has no such view", '<a href="/usage">Usage</a>'),
+        ("/usage?span=age", "Usage has no such view", '<a href="/usage">Usage</a>'),
+        ("/calendar?view=decade", "The calendar has no such view", '<a href="/calendar">Calendar</a>'),
+        ("/bookings/bkg-0000000000/offer", "no page at this address", '<a href="/bookings">Your bookings</a>'),
+    ],
+)
+async def test_an_address_that_makes_no_sense_is_said_and_leads_to_its_page(
+    browsing: SignedIn, address: str, said: str, link: str
+) -> None:
+    browser = await browsing("alice")
+    page = await browser.get(address, 404 if "offer" in address else 422)
+    assert said in words(page)
+    assert link in page.partition("<h1>")[2]

@@ -325,7 +325,12 @@ async def test_nodes_are_sorted_and_filtered_by_what_is_free_together(
         assert cells(page).keys() == {name for name, number in free.items() if number >= least}
     ordered = list(cells(await browser.get("/now?view=map&sort=free")))
     assert ordered == sorted(free, key=lambda name: -free[name])
-    assert list(cells(await browser.get("/now?view=map&sort=nonsense&free=x"))) == sorted(free)
+    for address, said in (
+        ("sort=nonsense", "This page has no such order. Write sort= in the address with one of name, free."),
+        ("view=maps", "This page has no such view. Write view= in the address with one of auto, tiles, map, use."),
+        ("free=x", "Free GPUs on one node are a number"),
+    ):
+        assert said in words(await browser.get(f"/now?{address}", 422))
 
 
 async def test_groups_are_of_a_type_and_a_rack(runtime: Runtime, browsing: SignedIn) -> None:

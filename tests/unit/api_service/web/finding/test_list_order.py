@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from api_service.problems import ProblemError
 from api_service.web.finding.list_order import A_PAGE, Column, ListChoice, arrange, read_choice
 
 Row = tuple[str, int | None]
@@ -54,7 +55,7 @@ def test_the_pages_of_a_list_have_every_row_that_matches_once(rows: list[Row], s
     ("address", "same"),
     [
         ("/jobs?status=queued&status=running&q=a%26b&sort=-gpus&page=3", None),
-        ("/jobs?sort=colour&page=x&nothing=1", "/jobs"),
+        ("/jobs?page=x&nothing=1", "/jobs"),
         ("/jobs?page=0", "/jobs"),
         ("/jobs?page=99999&status=", "/jobs"),
         ("/jobs?page=1", "/jobs"),
@@ -85,3 +86,9 @@ def test_a_page_beyond_the_last_is_the_last() -> None:
     assert listing.items == rows[A_PAGE:]
     assert listing.after is None
     assert listing.before == "/jobs"
+
+
+def test_an_order_that_the_list_lacks_is_said() -> None:
+    with pytest.raises(ProblemError) as refused:
+        choice_of("/jobs?sort=-colour")
+    assert refused.value.detail == "The list has no such order. Write `sort=` in the address with one of name, gpus."

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from api_service.web.finding.results import groups_of
-from api_service.web.finding.site_pages import SITE_PAGES, keys_of, pages_named, pages_of
+from api_service.web.finding.site_pages import SITE_PAGES, keys_of, pages_named, pages_of, section_of
 from api_service.web.page_list import WEB_ROUTES
 from reservation_core.contracts.base import SearchHit
 from reservation_core.domain.similar_names import FoundKind
@@ -76,3 +76,19 @@ def test_what_was_found_is_a_link_by_kind() -> None:
         ("People", ["/admin/users?q=o%27neil%40x"]),
     ]
     assert [link.detail for link in groups[0].links] == ["job-1 · bob", ""]
+
+
+@pytest.mark.parametrize(
+    ("path", "page"),
+    [
+        ("/jobs/job-1/cancel", "/jobs"),
+        ("/calendar", "/calendar"),
+        ("/admin/users/ann/disable", "/admin/users"),
+        ("/admin/nothing", "/admin"),
+        ("/jobsite", None),
+        ("/", None),
+    ],
+)
+def test_an_address_is_below_a_page(path: str, page: str | None) -> None:
+    found = section_of(path)
+    assert (None if found is None else found.address) == page
