@@ -1,5 +1,6 @@
 // Drafts: text that was typed into a form, kept in this tab until the server has taken it. Passwords and fields marked
-// data-secret are not kept, nor are boxes marked data-no-draft, and signing out deletes all drafts.
+// data-secret are not kept, which is said where they are not filled in again, nor are boxes marked data-no-draft, and
+// signing out deletes all drafts.
 import { element } from "./dialog.js";
 import { focusOnRefusal } from "./kept_focus.js";
 
@@ -64,6 +65,10 @@ function fieldsOf(form) {
   return fields.map((field) => [isBox(field) ? `${field.name}=${field.value}` : field.name, field]);
 }
 
+/** The labels of fields with text that is not kept. */
+const namesOfSecrets = (form) =>
+  [...form.elements].filter(({ dataset, value }) => "secret" in dataset && value).map(({ labels }) => labels[0].textContent.trim());
+
 const isBox = ({ type }) => type === "checkbox" || type === "radio";
 const valueOf = (field) => (isBox(field) ? field.checked : field.value);
 
@@ -81,8 +86,9 @@ function saveDrafts() {
   for (const form of touched) {
     const { key, whole } = keyOf(form);
     const changed = fieldsOf(form).filter((named) => whole || isChanged(named));
-    if (changed.length === 0) delete drafts[key];
-    else drafts[key] = { at: Date.now(), user: document.body.dataset.user, fields: Object.fromEntries(changed.map(([name, field]) => [name, valueOf(field)])) };
+    const secrets = namesOfSecrets(form);
+    if (changed.length === 0 && secrets.length === 0) delete drafts[key];
+    else drafts[key] = { at: Date.now(), user: document.body.dataset.user, secrets, fields: Object.fromEntries(changed.map(([name, field]) => [name, valueOf(field)])) };
   }
   writeDrafts(drafts);
 }
@@ -100,12 +106,15 @@ function fillIn(form, { at, fields }) {
 
 function fill(form, draft) {
   touched.add(form);
-  notify(form, `What you typed at ${fillIn(form, draft)} is filled in again. `);
+  notify(form, `What you typed at ${fillIn(form, draft)} is filled in again${withoutSecrets(draft)}. `);
 }
+
+const withoutSecrets = ({ secrets = [] }) =>
+  secrets.length === 0 ? "" : `, but not ${secrets.join(" and ")}: secrets are not kept here`;
 
 /** It becomes a draft only if somebody changes it. */
 function fillWithTaken(form, draft) {
-  notify(form, `What you sent at ${fillIn(form, draft)} is filled in again. Sending it makes another one. `);
+  notify(form, `What you sent at ${fillIn(form, draft)} is filled in again${withoutSecrets(draft)}. Sending it makes another one. `);
 }
 
 function notify(form, words) {

@@ -150,7 +150,9 @@ async def test_what_was_typed_is_there_after_leaving_and_after_a_refusal(people:
     await expect(page.get_by_label("Name", exact=True)).to_have_value("half-done")
     await expect(page.get_by_label("Working folder")).to_be_visible()
     await expect(page.get_by_label("Variables")).to_have_value("")
-    await expect(page.get_by_role("status").filter(has_text="is filled in again")).to_be_visible()
+    await expect(
+        page.get_by_role("status").filter(has_text="is filled in again, but not Variables: secrets")
+    ).to_be_visible()
     await expect(page.locator("#verdict")).to_contain_text("--name half-done")
 
     alice.expect_problem("answer: 422 POST .*/submit")
