@@ -3,11 +3,18 @@
 from datetime import timedelta
 
 from gpu_dev.errors import UsageError
-from reservation_core.domain.short_durations import LONGEST_DURATION, plain_iso8601, seconds_in, written
+from reservation_core.domain.short_durations import (
+    LONGEST_DURATION,
+    meant_durations,
+    plain_iso8601,
+    seconds_in,
+    written,
+)
 
 FORMS = 'Write it as 45s, 90m, 4h, 1h30m, 2d or "4 hours" (at least 1s, at most 90d).'
 
 _SHORTEST = timedelta(seconds=1)
+_LONGEST_S = LONGEST_DURATION.total_seconds()
 
 
 def parse_duration(text: str) -> timedelta:
@@ -15,7 +22,7 @@ def parse_duration(text: str) -> timedelta:
     wanted = text.strip()
     seconds = seconds_in(wanted)
     if seconds is not None:
-        if 1 <= seconds <= LONGEST_DURATION.total_seconds():
+        if 1 <= seconds <= _LONGEST_S:
             return timedelta(seconds=seconds)
         raise UsageError(f"{text!r} is too {'long' if seconds else 'short'}. {FORMS}")
     if wanted[:1] in ("P", "p"):
@@ -24,7 +31,9 @@ def parse_duration(text: str) -> timedelta:
     elif wanted.isascii() and wanted.isdigit() and int(wanted):
         raise UsageError(f"{wanted} of what? Write {wanted}h for hours, {wanted}m for minutes or {wanted}d for days.")
     else:
-        raise UsageError(f"{text!r} is not a duration. {FORMS}")
+        meant = [form for form in meant_durations(wanted) if 1 <= (seconds_in(form) or 0) <= _LONGEST_S]
+        question = f"Did you mean {' or '.join(meant)}?" if meant else FORMS
+        raise UsageError(f"{text!r} is not a duration. {question}")
     raise UsageError(f"{text!r} is too short or too long. {FORMS}")
 
 

@@ -2,13 +2,16 @@
 
 import re
 from collections.abc import Callable, Iterator
+from shlex import quote
 
 from gpu_dev.errors import UsageError
-from gpu_dev.inputs.time_words import DAYS, MONTHS, NEAR_DAYS
-from reservation_core.domain.short_durations import seconds_in
+from gpu_dev.inputs.time_words import DAYS, MONTHS, NEAR_DAYS, is_day
+from reservation_core.domain.short_durations import meant_durations, seconds_in
 from reservation_core.domain.similar_names import similar
 
 _WORD = re.compile(r"(?<![a-z0-9])[a-z]{2,}(?![a-z0-9])\.?")
+_PAST_WORDS = re.compile(r"\b(?:ago|last|past|previous|since|the|this|in) ?")
+_PAST_FORMS = 'Write it as "2030-01-31 09:00", "yesterday 9am", "mon 14:30", 09:00, now or "3d ago".'
 _FILLING = re.compile(r"\b(?:at|from|on|the|this) (?=\S)")
 _NAMES = (*NEAR_DAYS, *DAYS, *MONTHS)
 _KNOWN = (*_NAMES, "now", "noon", "midnight", "next")
@@ -19,6 +22,7 @@ _HOURS = re.compile(r"(?<![\d:])(\d{1,2})(?::(\d{2}))? ?(?:h|uhr|o'clock)(\d{2})
 _FOUR_DIGITS = re.compile(r"(?:^|(?<=[a-z] ))(\d{2})(\d{2})(?: ?[-–] ?(\d{2})(\d{2}))?$", re.ASCII)
 _HOUR_24 = re.compile(r"(?:^|(?<=[ –-]))24(?::00)?$", re.ASCII)
 _ZONED = re.compile(r"(.*\d.*) ([A-Z]{3,5})", re.ASCII)
+_BETWEEN = re.compile(r"\s*(?:\.\.+|[-–]|\b(?:to|until|till)\b)\s*", re.IGNORECASE)
 _DAY = f"(?:{'|'.join(name[:3] for name in DAYS)})[a-z]{{0,6}}"
 _SEVERAL_DAYS = re.compile(
     rf"(?:weekdays|daily|every(?: [a-z]+)?|({_DAY})(?:(?: ?[-–,&] ?| (?:and|to) ){_DAY})+)(?![a-z])(.*)"
@@ -51,6 +55,27 @@ def refusal(text: str, fault: str, forms: str, read: Callable[[str], object]) ->
             "--time-zone Europe/Stockholm."
         )
     return next(iter(asked_about.values()), UsageError(f"{fault} {forms}"))
+
+
+def past_refusal(text: str, fault: str, forms: str) -> UsageError:
+    """The fault of a time to look back at, of which `last week` may mean `7d`; `forms` are those of times to come."""
+    plain = _PAST_WORDS.sub("", text.lower()).strip()
+    meant = [plain] if is_day(plain) else [f"{length} ago" for length in meant_durations(plain)]
+    if f" is not a time. {forms}" in fault and meant:
+        return UsageError(f'{text!r} is not a time. Did you mean "{meant[-1]}"?')
+    return UsageError(fault.replace(forms, _PAST_FORMS))
+
+
+def period_meant(text: str, read: Callable[[str], object]) -> str | None:
+    """The options for what is typed as a begin and an end in one, such as `mon-fri` or `nov 3 to 7`; else None."""
+    text = _WORD.sub(_known_word, text.lower())
+    for between in _BETWEEN.finditer(text):
+        first, last = text[: between.start()], text[between.end() :]
+        day, month = first.rpartition(" ")[0], last.partition(" ")[2]
+        for begin, end in ((first, last), (first, f"{day} {last}"), (f"{first} {month}", last)):
+            if _can_be_read(begin, read) and _can_be_read(end, read):
+                return f"--from {quote(begin)} --to {quote(end)}"
+    return None
 
 
 def _can_be_read(text: str, read: Callable[[str], object]) -> bool:

@@ -1,11 +1,13 @@
 """The slot of a booking or a maintenance window from --start, --end and --for, and the rule of a series."""
 
+from datetime import datetime
 from typing import Any
 
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.durations import parse_duration
 from gpu_dev.inputs.times import aware, local_now, parse_end, parse_instant, parse_slot, parse_time, zone_name
 
+_FOR_HOW_LONG = "Say for how long: --for 4h, or --end with a time."
 _REPEATS = {"daily": "FREQ=DAILY", "weekdays": "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR", "weekly": "FREQ=WEEKLY"}
 
 
@@ -17,8 +19,11 @@ def slot_fields(start: str, end: str | None, duration: str | None, zone: str | N
         if end is not None or duration is not None:
             raise UsageError(f"--start {start!r} already says the end. Leave out --for and --end.")
         return {"start": slot[0], "end": slot[1], "time_zone": name}
-    if (end is None) == (duration is None):
-        raise UsageError("Say for how long: --for 4h, or --end with a time.")
+    if end is not None and duration is not None:
+        raise UsageError("Say for how long once: by --for, or by --end.")
+    if end is None and duration is None:
+        _require_time(start, now, name, _FOR_HOW_LONG)
+        raise UsageError(_FOR_HOW_LONG)
     fields: dict[str, Any] = {"start": parse_time(start, now, name), "time_zone": name}
     if duration is not None:
         return fields | {"duration": parse_duration(duration)}
@@ -33,9 +38,19 @@ def start_and_length(start: str, duration: str | None, zone: str | None) -> dict
     name = zone_name(zone)
     slot = parse_slot(start, local_now(), name)
     if slot is None:
-        raise UsageError('Say for how long: --for 4h, or --start with an end, as in "mon 9-17".')
+        for_how_long = 'Say for how long: --for 4h, or --start with an end, as in "mon 9-17".'
+        _require_time(start, local_now(), name, for_how_long)
+        raise UsageError(for_how_long)
     begin, end = (aware(time, name) for time in slot)
     return {"start": slot[0], "duration": end - begin, "time_zone": name}
+
+
+def _require_time(start: str, now: datetime, zone: str | None, then: str) -> None:
+    """Raise UsageError for a start that lacks, besides its length, a time of day or a form that can be read."""
+    try:
+        parse_time(start, now, zone)
+    except UsageError as error:
+        raise UsageError(f"{error} {then}") from error
 
 
 def window_fields(start: str | None, end: str | None, duration: str | None, zone: str | None) -> dict[str, Any]:

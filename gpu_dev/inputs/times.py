@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.durations import parse_duration
-from gpu_dev.inputs.meant_times import refusal
+from gpu_dev.inputs.meant_times import past_refusal, period_meant, refusal
 from gpu_dev.inputs.slot_questions import which_end, which_slot
 from gpu_dev.inputs.time_words import DATE, DAYS, NEAR_DAYS, dated, usual
 from reservation_core.domain.short_durations import seconds_in
@@ -32,7 +32,6 @@ _IN_12_HOURS = re.compile(r"\d ?[ap]m\b", re.IGNORECASE | re.ASCII)
 _LOCALTIME = Path("/etc/localtime")
 FORMS = 'Write it as "2030-01-31 09:00", "31 jan 9am", "tomorrow 9am", "mon 14:30", 09:00, now or "in 2h".'
 _SLOT_FORMS = 'Write it as "mon 9-17", "tomorrow 9am-5pm" or "31 jan 9-17".'
-_PAST_FORMS = 'Write it as "2030-01-31 09:00", "yesterday 9am", "mon 14:30", 09:00, now or "3d ago".'
 
 
 def local_now() -> datetime:
@@ -203,7 +202,7 @@ def parse_past(text: str, now: datetime, zone: str | None) -> datetime:
         ago = _ago(numbers, now)
         return _parse_past(numbers, now, zone) if ago is None else ago
     except UsageError as error:
-        raise UsageError(str(error).replace(FORMS, _PAST_FORMS).replace(repr(numbers), repr(text))) from error
+        raise past_refusal(text, str(error).replace(repr(numbers), repr(text)), FORMS) from error
 
 
 def _ago(text: str, now: datetime) -> datetime | None:
@@ -283,7 +282,12 @@ def parse_period(
     that is not after the begin, and for a `past` that has not come.
     """
     read = parse_past if past else parse_instant
-    begin = None if start is None else read(start, now, zone)
+    try:
+        begin = None if start is None else read(start, now, zone)
+    except UsageError as error:
+        if end is not None or (meant := period_meant(start or "", lambda text: read(text, now, zone))) is None:
+            raise
+        raise UsageError(f"{start!r} is a begin and an end. Write {meant}.") from error
     until = None if end is None else read(end, now, zone)
     if past and begin is not None and begin > now:
         raise UsageError(f"{start!r} is in the future. Give a time in the past.")

@@ -11,6 +11,15 @@ _DECIMAL = re.compile(rf"(\d{{1,9}}\.\d{{1,3}}) ?(?:{'|'.join(f'({word})' for wo
 _ISO8601 = re.compile(
     r"P(?:(\d{1,2})Y)?(?:(\d{1,5})D)?(?:T(?=\d)(?:(\d{1,5})H)?(?:(\d{1,7})M)?(?:(\d{1,9})S)?)?", re.ASCII
 )
+_MOST_S = 10**9
+_UNITS = ("weeks", "days", "hours", "minutes", "seconds")
+_COUNTS = dict(zip(("zero", "one", "two", "three", "four", "five", "six", "seven", "eight"), range(9), strict=True)) | {
+    "a": 1,
+    "an": 1,
+}
+_CLOCK = re.compile(r"(\d{1,4}):(\d{2})(?::(\d{2}))?", re.ASCII)
+_HALF = re.compile(r"(?:a )?half (?:an? )?(hour|day)")
+_LONG = re.compile(r"(?:(\d{1,4}) ?)?(month|year)s?", re.ASCII)
 _WORDED = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 _SHOWN = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
@@ -26,6 +35,34 @@ def seconds_in(text: str) -> int | None:
     if short is None or not wanted:
         return None
     return sum(int(count or 0) * unit for count, unit in zip(short.groups(), _UNITS_S, strict=True))
+
+
+def meant_durations(text: str) -> list[str]:
+    """What a text that is no duration may mean, in a form that is one: `an hour`, `1:30`, `2,5 hourz`, `half a day`."""
+    lowered = re.sub(" +", " ", text.lower()).rstrip(".!?")
+    if len(lowered) < len("1h"):
+        return []
+    if (clock := _CLOCK.fullmatch(lowered)) is not None:
+        first, second, third = (part and int(part) for part in clock.groups())
+        forms = [f"{first}m{second}s", f"{first}h{second}m"] if third is None else [f"{first}h{second}m{third}s"]
+        return [written(timedelta(seconds=seconds_in(form) or 0)) for form in forms]
+    if (half := _HALF.fullmatch(lowered)) is not None:
+        return ["30m" if half[1] == "hour" else "12h"]
+    plain = re.sub(r"(?<=\d),(?=\d)", ".", lowered)
+    plain = re.sub(r"[a-z]+", lambda word: str(_COUNTS.get(word[0]) or _unit_meant(word[0])), plain)
+    plain = re.sub(" +", " ", plain.replace(",", " ").replace("and", " ")).strip(" ")
+    plain = _LONG.sub(lambda found: f"{int(found[1] or 1) * (30 if found[2] == 'month' else 365)}d", plain)
+    seconds = seconds_in(plain) or seconds_in(f"1 {plain}")
+    return [written(timedelta(seconds=seconds))] if seconds and seconds < _MOST_S else []
+
+
+def _unit_meant(word: str) -> str:
+    """The unit that a mistyped one means; other words stay."""
+    if len(word) < 3 or seconds_in(f"1 {word}") is not None or _LONG.fullmatch(word):
+        return word
+    from difflib import get_close_matches  # noqa: PLC0415 - few lengths are mistyped, and commands are quick
+
+    return next(iter(get_close_matches(word, _UNITS, 1, 0.7)), word)
 
 
 def written(duration: timedelta) -> str:

@@ -86,3 +86,33 @@ def test_a_number_alone_is_asked_about() -> None:
 def test_no_time_is_not_asked_about() -> None:
     with pytest.raises(UsageError, match="at least 1s"):
         parse_duration("0")
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("an hour", "1h"),
+        ("half an hour", "30m"),
+        ("half a day", "12h"),
+        ("two days", "2d"),
+        ("a week", "7d"),
+        ("day", "1d"),
+        ("2,5h", "2h30m"),
+        ("4 hous", "4h"),
+        ("3 hrs.", "3h"),
+        ("1 hour and 30 minutes", "1h30m"),
+        ("1:30", "1m30s or 1h30m"),
+        ("1:30:00", "1h30m"),
+        ("2 months", "60d"),
+    ],
+)
+def test_a_length_in_other_words_is_refused_with_the_form_that_can_be_read(typed: str, meant: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_duration(typed)
+    assert refused.value.detail == f"{typed!r} is not a duration. Did you mean {meant}?"
+
+
+@pytest.mark.parametrize("typed", ["forever", "never", "soon", "4 months", "0:00", "4x", "-4h", "a job"])
+def test_what_is_like_no_length_is_refused_with_all_forms(typed: str) -> None:
+    with pytest.raises(UsageError, match=r"is not a duration\. Write it as 45s"):
+        parse_duration(typed)

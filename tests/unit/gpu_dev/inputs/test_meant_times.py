@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from gpu_dev.errors import UsageError
-from gpu_dev.inputs.times import parse_past, parse_slot, parse_time
+from gpu_dev.inputs.times import parse_past, parse_period, parse_slot, parse_time
 
 NOW = datetime(2026, 11, 28, 17, 50, tzinfo=UTC)
 
@@ -108,6 +108,41 @@ def test_what_is_like_no_time_is_refused_with_examples(typed: str) -> None:
 @pytest.mark.parametrize("typed", ["yesterday", "2026-11-20", "20 nov 2026"])
 def test_a_day_that_is_over_is_not_asked_for_a_time(typed: str) -> None:
     assert refused(typed).startswith(f"{typed!r} is in the past. Write it as ")
+
+
+@pytest.mark.parametrize(
+    ("typed", "options"),
+    [
+        ("mon-fri", "--from mon --to fri"),
+        ("mon - wendesday", "--from mon --to wednesday"),
+        ("nov 3-7", "--from 'nov 3' --to 'nov 7'"),
+        ("3-7 nov", "--from '3 nov' --to '7 nov'"),
+        ("2026-11-01..2026-11-05", "--from 2026-11-01 --to 2026-11-05"),
+        ("mon 9-17", "--from 'mon 9' --to 'mon 17'"),
+        ("yesterday until now", "--from yesterday --to now"),
+    ],
+)
+def test_a_begin_and_an_end_in_one_are_refused_with_the_options(typed: str, options: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_period(typed, None, NOW, "UTC", past=True)
+    assert refused.value.detail == f"{typed!r} is a begin and an end. Write {options}."
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("last week", "7d ago"),
+        ("a week ago", "7d ago"),
+        ("last month", "30d ago"),
+        ("this year", "365d ago"),
+        ("2 hous ago", "2h ago"),
+        ("last monday", "monday"),
+    ],
+)
+def test_a_time_to_look_back_at_in_other_words_is_refused_with_its_form(typed: str, meant: str) -> None:
+    with pytest.raises(UsageError, match=f'is not a time. Did you mean "{meant}"'):
+        parse_past(typed, NOW, "UTC")
+    assert parse_past(meant, NOW, "UTC") < NOW
 
 
 def test_of_a_time_to_look_back_at_the_forms_are_the_same() -> None:
