@@ -7,7 +7,9 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from gpu_dev.plain_values import choices_of
 from gpu_dev.terminal import Rendered, put
+from reservation_core.domain.short_durations import seconds_in
 from reservation_core.domain.similar_names import similar
 
 _MEANINGS = (
@@ -71,6 +73,7 @@ _OPTION_MEANINGS = (
 _TOO_MANY = re.compile(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)")
 _ALIKE = 0.6
 _SHORT = 3
+_NAMED = 6
 _CLOSE = 0.75
 
 
@@ -103,9 +106,21 @@ def refuse_synonym(ctx: Any, typed: str, commands: Mapping[str, Any]) -> None:
     if typed in _ROLE_CHANGES and ctx.info_name == "users":
         ctx.fail("The role of a user stays. Add a user with another name and that role, and disable the first one.")
     meant = sorted({name for words in _MEANINGS if typed in words for name in words & commands.keys()})
+    if not meant and ctx.parent is None:
+        meant = _below(typed, commands, by_meaning=similar(typed, commands, _ALIKE) is None)
     if meant:
         slurm = f" `gpu-dev slurm install` installs {typed}." if typed in _SLURM and ctx.parent is None else ""
         ctx.fail(f"No such command {typed!r}. Did you mean {' or '.join(map(repr, meant))}?{slurm}")
+    if ctx.parent is not None and ctx.command.invoke_without_command and similar(typed, commands, _ALIKE) is None:
+        ctx.fail(f"No such command {typed!r}. `{ctx.command_path}` alone lists all.")
+
+
+def _below(typed: str, groups: Mapping[str, Any], *, by_meaning: bool) -> list[str]:
+    """The commands of groups that have this name, or else by their meaning: `drain` is `nodes cordon`."""
+    names = [(group, name) for group, command in groups.items() for name in getattr(command, "commands", {})]
+    same = {word for words in _MEANINGS if typed in words for word in words}
+    found = [one for one in names if one[1] == typed] or [one for one in names if by_meaning and one[1] in same]
+    return [" ".join(one) for one in sorted(found)][:_NAMED]
 
 
 def meant_option(typed: str, options: Collection[str]) -> str | None:
@@ -125,6 +140,28 @@ def _argument_named(command: Any, typed: str) -> str | None:
     return next((name for name in names if name.lower() == typed.removeprefix("--")), None)
 
 
+def _place_of(command: Any, ctx: Any, word: str) -> str:
+    """The question whether a word that has no place is an option's: `list running` may mean `list --status running`."""
+    for parameter in command.params:
+        option = next((name for name in parameter.opts if name.startswith("--")), None)
+        if option is not None and _fits(option, parameter, word):
+            return f". Did you mean {option} {word}?"
+    siblings = getattr(getattr(ctx.parent, "command", None), "commands", {})
+    if command.name == "list" and "show" in siblings and word.isascii() and " " not in word:
+        return f". Did you mean `{ctx.parent.command_path} show {word}`?"
+    return ""
+
+
+def _fits(option: str, parameter: Any, word: str) -> bool:
+    """Whether a word is plainly a value of an option: one of its few, a type of GPUs, or a length."""
+    if option == "--type":
+        return re.fullmatch(r"[a-z]+[0-9]+[a-z]*", word.lower()) is not None
+    choices = choices_of(parameter.type_descriptor.annotation)
+    if option in ("--by", "--for") and not choices:
+        return word[:1].isdigit() and not word.isdigit() and seconds_in(word) is not None
+    return word in choices
+
+
 def suggest_options(command: Any) -> None:
     """Let a command answer an option that it has not with the one that was meant."""
     typers_own = command.parse_args
@@ -140,7 +177,7 @@ def suggest_options(command: Any) -> None:
                 # The library goes on with the choices, after a full stop of its own.
                 error.message = said.removesuffix(".") if error.param.type_descriptor.is_choice else said
             if (extra := _TOO_MANY.fullmatch(getattr(error, "message", ""))) is not None:
-                error.message = f"Nothing may follow here: {extra[1]}"
+                error.message = f"Nothing may follow here: {extra[1]}{_place_of(command, ctx, extra[1])}"
             if typed is not None and hasattr(error, "possibilities"):
                 options = [name for parameter in command.params for name in parameter.opts if name.startswith("--")]
                 error.possibilities = None

@@ -142,6 +142,9 @@ class CommandTable(TyperGroup):
         for name in args[:2] if args[0] == "help" else args[:1]:
             self._load(name)
         args = help_asked(ctx, args, self.commands)
+        if args[0] not in COMMANDS and not ctx.resilient_parsing:
+            for name in COMMANDS:  # the commands of groups may be what is meant
+                self._load(name)
         refuse_synonym(ctx, args[0], self.commands)
         return super().resolve_command(ctx, args)
 

@@ -20,6 +20,9 @@ _MEANT = {
     "succeeded": ("done", "finished", "completed", "ok"),
     "cancelled": ("canceled", "stopped", "killed"),
     "expired": ("timeout", "timed_out"),
+    "project": ("team", "group"),
+    "gpu_type": ("type", "model", "gpu", "gpus", "card"),
+    "user": ("person", "people", "owner"),
     "confirmed": ("booked", "planned"),
     "active": ("now", "running", "open"),
 }
@@ -54,7 +57,7 @@ def _meant(typed: Any, kind: Any, name: str) -> str:
     """The choice, or another option, that was probably meant."""
     from reservation_core.domain.similar_names import did_you_mean
 
-    known = _choices(kind)
+    known = choices_of(kind)
     for word in typed if isinstance(typed, list | tuple) else [typed]:
         written = str(word).lower()
         if known and word not in known:
@@ -66,11 +69,11 @@ def _meant(typed: Any, kind: Any, name: str) -> str:
     return ""
 
 
-def _choices(kind: Any) -> list[str]:
+def choices_of(kind: Any) -> list[str]:
     """The values of an enumeration, also of a list of them; empty for other types."""
     if isinstance(kind, type) and issubclass(kind, Enum):
         return [str(choice.value) for choice in kind]
-    return next(filter(None, map(_choices, get_args(kind))), [])
+    return next(filter(None, map(choices_of, get_args(kind))), [])
 
 
 def change_parameters(command: Any, *changes: Callable[[Any], None]) -> None:

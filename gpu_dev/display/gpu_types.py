@@ -9,10 +9,11 @@ from typing import TypeVar
 from msgspec import Struct
 
 from gpu_dev.display.output import View
-from gpu_dev.display.views import GPU, takes_new
-from gpu_dev.wire.nodes import GpuOut, NodeOut
+from gpu_dev.display.views import takes_new
+from gpu_dev.wire.nodes import GpuNowOut, GpuOut, NodeOut
 from reservation_core.domain.model import GpuState
 
+Gpu = TypeVar("Gpu", GpuOut, GpuNowOut)
 Number = TypeVar("Number", int, float)
 
 
@@ -49,15 +50,15 @@ def summarise(cards: Iterable[GpuOut], nodes: Iterable[NodeOut] = ()) -> list[Ty
     ]
 
 
-def gpu_view(nodes: Iterable[NodeOut]) -> View[GpuOut]:
-    """The table of GPUs one by one, in which nothing is free on nodes that take nothing new."""
+def with_closed_nodes(view: View[Gpu], nodes: Iterable[NodeOut]) -> View[Gpu]:
+    """A table of GPUs one by one, in which nothing is free on nodes that take nothing new."""
     closed = {node.name: _closed_by(node) for node in nodes if not takes_new(node)}
 
-    def state(card: GpuOut) -> str:
+    def state(card: Gpu) -> str:
         return closed.get(card.node, card.state.value) if card.state is GpuState.FREE else card.state.value
 
-    columns = (replace(column, value=state) if column.title == "STATE" else column for column in GPU.columns)
-    return replace(GPU, columns=tuple(columns))
+    columns = (replace(column, value=state) if column.title == "STATE" else column for column in view.columns)
+    return replace(view, columns=tuple(columns))
 
 
 def _closed_by(node: NodeOut) -> str:

@@ -110,13 +110,15 @@ def chosen(gpus: Sequence[GpuNowOut], choice: Choice) -> list[GpuNowOut]:
     return known + [gpu for gpu in matching if value(gpu) is None]
 
 
-def frame(gpus: Sequence[GpuNowOut], choice: Choice, rows: int | None = None) -> str:
+def frame(
+    gpus: Sequence[GpuNowOut], choice: Choice, rows: int | None = None, view: "View[GpuNowOut] | None" = None
+) -> str:
     """Sums and a table of the chosen GPUs; with a number of rows, only GPUs that fit and a line of keys."""
     shown = chosen(gpus, choice)
     room = len(shown) if rows is None else _room(rows)
     first = max(0, min(choice.first, len(shown) - room))
     lines = [_sums(gpus), _chosen_words(gpus, shown, choice)]
-    lines += show_list(shown[first : first + room], TOP, Format.TABLE).rstrip("\n").split("\n")
+    lines += show_list(shown[first : first + room], view or TOP, Format.TABLE).rstrip("\n").split("\n")
     if rows is not None:
         lines.append(KEYS if choice.typed is None else f"Filter: {clean(choice.typed)}_   Enter applies, Esc leaves it")
     return "\n".join(lines)

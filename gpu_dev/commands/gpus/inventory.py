@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from gpu_dev.display.gpu_types import gpu_view, summarise
+from gpu_dev.display.gpu_types import summarise, with_closed_nodes
 from gpu_dev.display.local_times import local_sentence
 from gpu_dev.display.output import Format, show_list
-from gpu_dev.display.views import GPU_TYPE, NODE
+from gpu_dev.display.views import GPU, GPU_TYPE, NODE
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.asking import confirmed
 from gpu_dev.inputs.ids import require_known
@@ -39,7 +39,7 @@ def gpus(
                 wanted = check_type(client, gpu_type, (card.gpu_type for card in cards))
                 cards = [card for card in cards if card.gpu_type == wanted]
             if each:
-                return show_list(cards, gpu_view(client.nodes()), output), False
+                return show_list(cards, with_closed_nodes(GPU, client.nodes()), output), False
             return show_list(summarise(cards, client.nodes()), GPU_TYPE, output), False
 
         watch(client, render, again=again)

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from gpu_dev.display.output import Format, show_list
+from gpu_dev.display.gpu_types import with_closed_nodes
+from gpu_dev.display.output import Format, View, show_list
 from gpu_dev.display.top_frames import TOP, Choice, Sort, chosen, fitted, frame, keys_in
 from gpu_dev.errors import ClientError
 from gpu_dev.options import Output
@@ -26,6 +27,8 @@ _BEGIN = Rendered("\x1b[?1049h\x1b[?25l\x1b[?7l")
 """Another screen, without a cursor, on which long lines are cut."""
 _END = Rendered("\x1b[?7h\x1b[?25h\x1b[?1049l")
 _MOST_KEYS = 1024
+_Look = tuple[list[GpuNowOut], View[GpuNowOut]]
+"""The GPUs, and their table, which says which nodes take nothing new."""
 
 
 @app.command()
@@ -48,13 +51,14 @@ def top(
     choice = Choice(sort=sort, is_reversed=reverse, words=words, only_yours=mine)
     with client_for(ctx) as client:
 
-        def look() -> list[GpuNowOut]:
-            return list(client.use.now())
+        def look() -> _Look:
+            return list(client.use.now()), with_closed_nodes(TOP, client.nodes())
 
         if output not in (Format.TABLE, Format.WIDE):
-            put(show_list(chosen(look(), choice), TOP, output))
+            put(show_list(chosen(list(client.use.now()), choice), TOP, output))
         elif once or not (sys.stdin.isatty() and sys.stdout.isatty()):
-            put(Rendered(f"{frame(look(), choice)}\n"))
+            gpus, view = look()
+            put(Rendered(f"{frame(gpus, choice, view=view)}\n"))
         else:
             _run(look, choice)
 
@@ -67,11 +71,11 @@ def _is_pressed(keyboard: int, lasts: Callable[[], bool]) -> bool:
     return False
 
 
-def _run(look: Callable[[], list[GpuNowOut]], choice: Choice) -> None:
+def _run(look: Callable[[], _Look], choice: Choice) -> None:
     """Draw until the user quits; the terminal is afterwards as it was before."""
     from gpu_dev.sessions.terminals.raw_terminal import RawTerminal
 
-    gpus, trouble = look(), ""
+    (gpus, view), trouble = look(), ""
     due = time.monotonic() + EVERY_S
     keyboard = sys.stdin.fileno()
     with RawTerminal(keyboard) as terminal:
@@ -81,7 +85,7 @@ def _run(look: Callable[[], list[GpuNowOut]], choice: Choice) -> None:
                 size = terminal.size()
                 rows = size.rows
                 choice = fitted(gpus, choice, rows)
-                lines = [*trouble.split("\n"), *frame(gpus, choice, rows - 1).split("\n")][:rows]
+                lines = [*trouble.split("\n"), *frame(gpus, choice, rows - 1, view).split("\n")][:rows]
                 put(Rendered("\x1b[H" + "\r\n".join(f"{line}\x1b[K" for line in lines) + "\x1b[J"))
                 if _is_pressed(keyboard, lambda: time.monotonic() < due and terminal.size() == size):  # noqa: B023 - at once
                     pressed = os.read(keyboard, _MOST_KEYS).decode(errors="replace")
@@ -91,7 +95,7 @@ def _run(look: Callable[[], list[GpuNowOut]], choice: Choice) -> None:
                         choice = choice.press(key)
                 elif time.monotonic() >= due:
                     try:
-                        gpus, trouble = look(), ""
+                        (gpus, view), trouble = look(), ""
                     except ClientError as error:
                         trouble = f"Not current: {clean(error.detail)}"
                     due = time.monotonic() + EVERY_S

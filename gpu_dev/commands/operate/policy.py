@@ -1,7 +1,9 @@
 """`policy list|show|set|remove` and `projects list|create|end|join|leave`: what is allowed, and for whom."""
 
+import re
 import shlex
 from collections.abc import Iterable
+from datetime import timedelta
 from enum import StrEnum
 from itertools import islice
 from typing import Annotated, Any
@@ -46,7 +48,16 @@ _SHORTEST_GRACE_S = 60
 _USUAL_PRIORITY = 1000
 _USUAL_MOST = 100_000
 _EVERYBODY = ("everybody", "everyone", "all")
-_SUBJECTS = ("user", "project", "gpu_type")
+_SUBJECTS = {
+    "user": "user",
+    "project": "project",
+    "team": "project",
+    "group": "project",
+    "gpu_type": "gpu_type",
+    "gpu": "gpu_type",
+    "type": "gpu_type",
+}
+"""What the parts of a scope begin with, by the words that people type."""
 
 
 def read_scope(text: str) -> str:
@@ -55,7 +66,7 @@ def read_scope(text: str) -> str:
     if wanted in _EVERYBODY:
         return "default"
     try:
-        return str(RuleScope.parse(wanted))
+        return str(RuleScope.parse("" if " " in wanted else wanted))  # no name has spaces
     except ValueError as error:
         raise UsageError(
             f"{text!r} is not a scope.{_scope_meant(wanted)} Scopes are default (everybody), user:NAME, project:NAME, "
@@ -67,12 +78,26 @@ def _scope_meant(text: str) -> str:
     """The question for the scope that was probably meant; empty without one."""
     if not text:
         return ""
-    if ":" not in text:
+    if re.fullmatch(r"[^\s:=,]+", text):
         return did_you_mean(text, ("default", *_EVERYBODY)) or f" Did you mean user:{text} or gpu_type:{text}?"
-    parts = [part.partition(":") for part in text.split(",")]
-    words = [similar(word, _SUBJECTS, 0.5) or "" for word, _, _ in parts]
-    meant = ",".join(f"{word}:{name}" for word, (_, _, name) in zip(words, parts, strict=True))
-    return f" Did you mean {meant}?" if all(words) and meant != text else ""
+    parts = [_part_meant(part) for part in re.split(r"\s*,\s*|\s+(?=\w+\s*[:=])", text)]
+    try:
+        meant = str(RuleScope.parse(",".join(part or "" for part in parts)))
+    except ValueError:
+        return ""
+    return f" Did you mean {meant}?"
+
+
+def _part_meant(text: str) -> str | None:
+    """`project:vision` of `vision project`, `proj:vision` or `project=vision`; None for other texts."""
+    marked = re.split(r"\s*[:=]\s*", text, maxsplit=1)
+    words = marked if len(marked) > 1 else text.split()
+    if len(words) == 3 and "_".join(words[:2]) == "gpu_type":
+        words = ["gpu_type", words[2]]
+    if len(words) != 2 or not all(words) or " " in words[1]:
+        return None
+    named = ((similar(subject, _SUBJECTS), name) for subject, name in (words, reversed(words)))
+    return next((f"{_SUBJECTS[subject]}:{name}" for subject, name in named if subject is not None), None)
 
 
 Scope = Annotated[
@@ -177,6 +202,10 @@ def create(
     """Create a project (administrators)."""
     fields = {"name": name} if title is None else {"name": name, "title": title}
     with client_for(ctx) as client:
+        if member:  # a project without some of them would be in the way of the next try
+            known = {user.name for user in islice(client.users(), _MOST)}
+            for user in member:
+                require_known(user, known, "user", "gpu-dev users list")
         project = client.policy.create_project(make_request(ProjectCreate, fields, name="NAME"))
         for user in member or ():
             project = client.policy.add_member(name, user)
@@ -283,11 +312,19 @@ def read_rule(word: str) -> tuple[str, Any]:
     if rule is RuleName.IDLE:
         return rule.value, _read_idle(text)
     if rule in _LENGTHS:
-        return rule.value, int(parse_duration(text).total_seconds())
+        return rule.value, int(_read_length(word, name, text).total_seconds())
     try:
         return rule.value, float(text) if rule is RuleName.MAX_GPU_HOURS_PER_WEEK else int(text)
     except ValueError as error:
         raise UsageError(f"{word!r}: {name} is a number, `unlimited` or `none`.") from error
+
+
+def _read_length(word: str, name: str, text: str) -> timedelta:
+    try:
+        return parse_duration(text)
+    except UsageError as error:
+        fault = str(error).removeprefix(f"{text!r} is not a duration. ")
+        raise UsageError(f"{word!r}: {name} is a duration, `unlimited` or `none`. {fault}") from error
 
 
 def _read_idle(text: str) -> dict[str, Any]:

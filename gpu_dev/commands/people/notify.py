@@ -149,6 +149,8 @@ def show(ctx: typer.Context, output: Output = Format.TABLE) -> None:
     """Show which events you are notified of, and by which channels."""
     with client_for(ctx) as client:
         _show(client.notices.preferences(), output)
+        if output is Format.TABLE and client.me().name not in {target.user for target in client.notices.targets()}:
+            say("You have no address yet, so nothing is sent: gpu-dev notify add email you@example.org")
 
 
 @app.command("set", epilog=as_epilog("Kinds:", KIND_MEANINGS))

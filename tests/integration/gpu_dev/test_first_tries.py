@@ -80,6 +80,7 @@ def test_gpus_of_a_cordoned_node_are_not_counted_as_free(system: System) -> None
         assert (free, unusable) == ("0", total)
     states = [line.split()[3] for line in system.cli("gpus", "--each").stdout.splitlines()[1:]]
     assert states == ["cordoned"] * 4
+    assert system.cli("top", "--once").stdout.count(" cordoned") == 4
 
 
 def test_the_audit_log_of_a_name_is_of_what_has_it(system: System, monkeypatch: pytest.MonkeyPatch) -> None:

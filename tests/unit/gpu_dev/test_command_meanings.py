@@ -30,6 +30,9 @@ from gpu_dev.main import app
         (("projects", "members", "vision"), "'list'?"),
         (("projects", "show", "vision"), "'list'?"),
         (("keys", "show"), "'list'?"),
+        (("drain", "n1"), "'nodes cordon'?"),
+        (("quarantine", "n1/0"), "'nodes quarantine'?"),
+        (("create",), "'book create' or 'disk create' or 'projects create' or 'tokens create'?"),
     ],
 )
 def test_a_synonym_names_the_command(typed: tuple[str, ...], meant: str) -> None:
@@ -42,7 +45,14 @@ def test_a_synonym_names_the_command(typed: tuple[str, ...], meant: str) -> None
     ("typed", "said"),
     [
         (("pods", "list"), "No such command 'list'. `gpu-dev pods` alone lists them."),
-        (("list", "train"), "Nothing may follow here: train"),
+        (("nodes", "titan"), "No such command 'titan'. `gpu-dev nodes` alone lists all."),
+        (("list", "train"), "Nothing may follow here: train. Did you mean `gpu-dev show train`?"),
+        (("book", "list", "thesis"), "Nothing may follow here: thesis. Did you mean `gpu-dev book show thesis`?"),
+        (("list", "running"), "Nothing may follow here: running. Did you mean --status running?"),
+        (("gpus", "h100"), "Nothing may follow here: h100. Did you mean --type h100?"),
+        (("usage", "project"), "Nothing may follow here: project. Did you mean --by project?"),
+        (("gpus", "now", "please"), "Nothing may follow here: now please"),
+        (("usage", "--by", "team"), "Did you mean project?"),
         (("extend", "train"), "Missing option '--by'. How much longer, such as 1h or 90m."),
         (("disk", "create", "data"), "Missing option '--size'. How much fits on it, such as 100Gi."),
         (("users", "promote", "ann"), "The role of a user stays. Add a user with another name and that role"),

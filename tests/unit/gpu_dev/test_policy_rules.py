@@ -105,6 +105,12 @@ def test_scopes_are_read_as_the_server_names_them(typed: str, scope: str) -> Non
         ("users:ann", "Did you mean user:ann?"),
         ("defualt", "Did you mean default?"),
         ("ann", "Did you mean user:ann or gpu_type:ann?"),
+        ("vision project", "Did you mean project:vision?"),
+        ("project vision", "Did you mean project:vision?"),
+        ("team:vision", "Did you mean project:vision?"),
+        ("gpu type h100", "Did you mean gpu_type:h100?"),
+        ("user=ann", "Did you mean user:ann?"),
+        ("user: ann gpu_type: h100", "Did you mean user:ann,gpu_type:h100?"),
     ],
 )
 def test_a_mistyped_scope_is_refused_with_the_one_that_is_meant(typed: str, question: str) -> None:
@@ -113,7 +119,17 @@ def test_a_mistyped_scope_is_refused_with_the_one_that_is_meant(typed: str, ques
     assert refused.value.detail.startswith(f"{typed!r} is not a scope. {question} Scopes are default (everybody), ")
 
 
-@pytest.mark.parametrize("typed", ["", "user:", "user:ann,project:vision", "team:vision", "user:ann,user:ben"])
+def test_a_length_that_is_none_is_refused_with_the_words_that_a_rule_may_have() -> None:
+    with pytest.raises(UsageError, match="'max_duration=forever': max_duration is a duration, `unlimited` or `none`"):
+        policy.read_rule("max_duration=forever")
+    with pytest.raises(UsageError, match=r"`none`\. Did you mean 14d"):
+        policy.read_rule("max_duration=two weeks")
+
+
+@pytest.mark.parametrize(
+    "typed",
+    ["", ":", "user:", "user:ann,project:vision", "user:ann,user:ben", "user:ann project:vision", "all the users"],
+)
 def test_what_is_like_no_scope_is_refused_with_all_forms(typed: str) -> None:
     with pytest.raises(UsageError, match=r"is not a scope\. Scopes are default"):
         policy.read_scope(typed)
