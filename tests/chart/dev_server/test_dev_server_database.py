@@ -135,6 +135,27 @@ async def test_a_backup_waits_for_a_server_that_is_away(pods: Callable[[str], Po
     assert refused.returncode != 0
 
 
+OTHERS = (
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = 'gpudev' AND pid <> pg_backend_pid() "
+    "AND backend_type = 'client backend'"
+)
+
+
+async def is_alone(connection: asyncpg.Connection) -> bool:
+    """Whether no other connection is open: the server learns of an end later than who ended it."""
+    return bool(await connection.fetchval(OTHERS) == 0)
+
+
+async def closed(pod: Pod, connection: asyncpg.Connection) -> None:
+    """Close the last connection, and wait until the server knows of it."""
+    await connection.close()
+    superuser = await asyncpg.connect(host=str(pod.socket), port=pod.port, user="postgres", database="postgres")
+    try:
+        await eventually(lambda: is_alone(superuser), LONG_S)
+    finally:
+        await superuser.close()
+
+
 async def test_a_backup_is_whole_and_brings_back_what_was_and_nothing_else(pods: Callable[[str], Pod]) -> None:
     values = {"postgres": {**SMALL["postgres"], "replica": {"enabled": False}}}
     primary = pods("postgres-primary")
@@ -153,6 +174,7 @@ async def test_a_backup_is_whole_and_brings_back_what_was_and_nothing_else(pods:
     await connection.execute("SELECT pgmq.send('gpu_jobs', '{\"lost\": 1}'::jsonb)")
     await connection.execute("CREATE TABLE made_since (id int)")
     # Not while somebody works with it.
+    await eventually(lambda: is_alone(connection), LONG_S)
     refused = primary.run("restore.sh", BACKUPS=str(backups))
     assert refused.returncode == 1
     assert "1 connections are open" in refused.stderr
@@ -163,7 +185,7 @@ async def test_a_backup_is_whole_and_brings_back_what_was_and_nothing_else(pods:
     assert primary.run("restore.sh", BACKUPS=str(backups), BACKUP_FILE=str(broken)).returncode != 0
     connection = await primary.connect()
     assert await connection.fetchval("SELECT count(*) FROM pgmq.q_gpu_jobs") == 2
-    await connection.close()
+    await closed(primary, connection)
 
     restored = primary.run("restore.sh", BACKUPS=str(backups))
     assert restored.returncode == 0, restored.stderr

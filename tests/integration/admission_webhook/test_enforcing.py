@@ -326,22 +326,25 @@ async def test_what_was_last_heard_holds_while_the_service_is_silent(
     async def yes(_: web.Request) -> web.StreamResponse:
         return web.json_response({**said, "booking_id": "bkg-7", "reason": "booked"})
 
-    receiver.answer = yes
     url = receiver.url("/v1/schedulability")
-    with enforcing(tmp_path, pair, url, FRESH_S="0.2", LAST_KNOWN_S="5") as webhook:
-        async with asking(webhook, pair) as ask:
+    for last_known_s in ("3600", "1"):
+        receiver.answer = yes
+        with enforcing(tmp_path, pair, url, FRESH_S="0.2", LAST_KNOWN_S=last_known_s) as webhook:
+            async with asking(webhook, pair) as ask:
 
-            async def refused() -> bool:
-                return not (await ask(pod(1)))["allowed"]
+                async def refused(ask: Asking = ask) -> bool:
+                    return not (await ask(pod(1)))["allowed"]
 
-            async def allowed() -> bool:
-                return not await refused()
+                async def allowed(ask: Asking = ask) -> bool:
+                    return bool((await ask(pod(1)))["allowed"])
 
-            await eventually(allowed)
-            receiver.answer = broken
-            await eventually(lambda: "schedulability_silent" in webhook.events())
-            assert (await ask.marks(pod(1)))["gpu-dev/booking"] == "bkg-7"
-            await eventually(refused)
+                await eventually(allowed)
+                receiver.answer = broken
+                if last_known_s == "1":
+                    await eventually(refused)
+                    continue
+                await eventually(lambda webhook=webhook: "schedulability_silent" in webhook.events())
+                assert (await ask.marks(pod(1)))["gpu-dev/booking"] == "bkg-7"
 
 
 def test_settings_with_which_nothing_could_be_enforced_are_told_at_the_start(tmp_path: Path, pair: Pair) -> None:

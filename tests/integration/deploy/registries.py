@@ -23,7 +23,7 @@ import httpx
 
 from tests.kubernetes.real import guarded
 from tests.programs.ports import own_port
-from tests.waiting import eventually_sync
+from tests.waiting import PATIENCE_S, eventually_sync
 
 PROGRAM = os.environ.get("GPU_DEV_TEST_REGISTRY") or shutil.which("registry") or shutil.which("docker-registry")
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -88,7 +88,7 @@ class Registry:
         def answers() -> bool:
             assert process.poll() is None, self.log
             try:
-                return httpx.get(f"{self.url}/v2/").status_code in (200, 401)
+                return httpx.get(f"{self.url}/v2/", timeout=PATIENCE_S).status_code in (200, 401)
             except httpx.TransportError:
                 return False
 
@@ -100,7 +100,7 @@ class Registry:
             self._process = None
 
     def get(self, path: str) -> httpx.Response:
-        return httpx.get(f"{self.url}/v2/{path}", headers={"Accept": MANIFEST})
+        return httpx.get(f"{self.url}/v2/{path}", headers={"Accept": MANIFEST}, timeout=PATIENCE_S)
 
     def blobs(self) -> set[str]:
         """The digests of all that is stored."""
@@ -121,7 +121,7 @@ def behind_tokens(registry: Registry) -> Iterator[tuple[str, list[str]]]:
                 self._give()
             elif self.headers["Authorization"] == f"Bearer {TOKEN}":
                 accepted = {"Accept": MANIFEST}
-                behind = httpx.request(self.command, f"{registry.url}{self.path}", headers=accepted)
+                behind = httpx.request(self.command, f"{registry.url}{self.path}", headers=accepted, timeout=PATIENCE_S)
                 self._answer(behind.status_code, behind.content, dict(behind.headers))
             else:
                 realm = f"http://127.0.0.1:{server.server_port}/token"
@@ -160,7 +160,7 @@ def behind_tokens(registry: Registry) -> Iterator[tuple[str, list[str]]]:
 
 def push(registry: Registry, name: str, tag: str, text: str) -> Image:
     """Push an image of one layer, a file with this text."""
-    with httpx.Client(base_url=registry.url) as client:
+    with httpx.Client(base_url=registry.url, timeout=PATIENCE_S) as client:
         archive = _archive(text)
         diff = _digest(archive)
         configuration = json.dumps(

@@ -290,7 +290,7 @@ def test_the_status_shows_what_one_has_and_what_ends_soon(system: System) -> Non
     assert system.cli("policy", "set", "default", "max_gpus=3", who="admin").returncode == 0
     job = system.cli("submit", "-g", "1", "-d", "30m", "--", "sleep", "600").stdout.strip()
     eventually_sync(lambda: "running" in system.cli("show", job).stdout)
-    booking = system.cli("book", "create", "-g", "1", "-s", "mon 9-17", "-o", "name").stdout.strip()
+    booking = system.cli("book", "create", "-g", "1", "-s", "tomorrow 9-17", "-o", "name").stdout.strip()
     typed = ("-t", "h100", "-g", "2", "-d", "30m", "--", "sleep", "600")
     assert system.cli("submit", *typed).returncode == 0
     rules = {"default": ("max_open_bookings=2", "max_gpu_hours_per_week=20"), "gpu_type:h100": ("max_gpus=2",)}

@@ -19,13 +19,14 @@ from tests.waiting import PATIENCE_S, eventually_sync
 
 @pytest.fixture
 def run_sql(database_url: str):
-    """Runs a statement on the system's database."""
+    """Runs statements on the system's database, in one transaction."""
 
-    def run(sql: str) -> None:
+    def run(*statements: str) -> None:
         async def once() -> None:
             engine = open_engine(database_url, pool=1, application="test")
             async with engine.begin() as connection:
-                await connection.execute(text(sql))
+                for statement in statements:
+                    await connection.execute(text(statement))
             await engine.dispose()
 
         asyncio.run(once())
@@ -138,13 +139,15 @@ def test_unknown_pods_are_listed_and_ended(system: System, run_sql) -> None:
     assert system.cli("pods").returncode == 6
     assert system.cli("pods", who="admin").stdout.startswith("No unknown pods")
     eventually_sync(lambda: json.loads(system.cli("show", job_id, "-o", "json").stdout)["status"] == "running")
-    run_sql(f"""
-        DELETE FROM allocations WHERE reservation_id = '{job_id}';
-    """)
-    run_sql("ALTER TABLE events DISABLE TRIGGER USER")
-    run_sql(f"DELETE FROM events WHERE reservation_id = '{job_id}'")
-    run_sql("ALTER TABLE events ENABLE TRIGGER USER")
-    run_sql(f"DELETE FROM reservations WHERE id = '{job_id}'")
+    # All at once: the processor must see neither a job without GPUs nor add an event to one that is about to go.
+    run_sql(
+        f"SELECT FROM reservations WHERE id = '{job_id}' FOR UPDATE",
+        "ALTER TABLE events DISABLE TRIGGER USER",
+        f"DELETE FROM allocations WHERE reservation_id = '{job_id}'",
+        f"DELETE FROM events WHERE reservation_id = '{job_id}'",
+        f"DELETE FROM reservations WHERE id = '{job_id}'",
+        "ALTER TABLE events ENABLE TRIGGER USER",
+    )
     eventually_sync(lambda: system.cli("pods", "-o", "name", who="admin").stdout == f"{job_id}-1-0\n")
     assert json.loads(system.cli("gpus", "-o", "json").stdout)["items"][0]["free"] == 3
     unasked = system.cli("pods", "end", f"{job_id}-1-0", who="admin")

@@ -147,7 +147,7 @@ async def test_a_replica_that_dies_is_noticed_by_nobody_and_found_again(pair: Pa
             for _ in range(10):
                 answer = await api.client.get("/v1/jobs")
                 assert answer.status_code == 200
-            assert not api.use.in_use
+            await eventually(lambda: not api.use.in_use)
         finally:
             # Until its end has been taken note of, it counts as running.
             await eventually(lambda: not psutil.pid_exists(server))

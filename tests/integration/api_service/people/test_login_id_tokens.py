@@ -119,7 +119,7 @@ async def test_a_flood_of_unknown_keys_asks_the_issuer_now_and_then(runtime: Run
     issuer = world.issuer
     claims = issuer.claims(runtime.clock.now())
     stranger = rsa.generate_private_key(65537, 2048)
-    async with served(runtime, world) as client:
+    async with served(runtime, world, keys_every_s=3600) as client:
         flood = [by_id_token(issuer.token(claims, kid=f"unknown-{number}", key=stranger)) for number in range(20)]
         answers = await asyncio.gather(*(client.post("/v1/login", json=proof) for proof in flood))
         assert {answer.status_code for answer in answers} == {401}

@@ -17,6 +17,7 @@ from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.people.newcomers import by_id_token
 from tests.people.sign_in_world import SignInWorld
+from tests.waiting import PATIENCE_S
 
 TOO_MANY = "urn:gpu-dev:problem:too_many_sign_ins"
 NOBODY = by_id_token("e30.e30.e30")
@@ -133,7 +134,7 @@ async def test_the_server_itself_believes_no_header(runtime: Runtime, world: Sig
     stop, ready = asyncio.Event(), asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(serve(app, "127.0.0.1:0", stop=stop, ready=ready.set_result))
     try:
-        async with httpx.AsyncClient(base_url=await ready) as client:
+        async with httpx.AsyncClient(base_url=await ready, timeout=PATIENCE_S) as client:
             statuses = [
                 (await client.post("/v1/login", json=NOBODY, headers={"X-Forwarded-For": f"192.0.2.{number}",
                                    "Forwarded": f"for=192.0.2.{number}", "X-Real-IP": f"192.0.2.{number}"})).status_code

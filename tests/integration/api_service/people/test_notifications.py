@@ -149,7 +149,7 @@ async def test_deliveries_do_not_wait_until_routes_are_said(
             target = await added(alice, "webhook", receiver.url())
             assert (await alice.post(f"{TARGETS}/{target['id']}/test")).status_code == 202
             await eventually(lambda: receiver.got)
-            assert runtime.loops["notice_routes"].failures
+            await eventually(lambda: runtime.loops["notice_routes"].failures)
             patched.undo()
             await eventually(partial(_routes_are_known, runtime))
 

@@ -15,6 +15,7 @@ from reservation_core.runtime.wiring import Runtime
 from tests.database.sql import sql
 from tests.integration.api_service.callers import People
 from tests.integration.api_service.served import Served, serving
+from tests.waiting import PATIENCE_S
 
 SUBPROTOCOL = "v5.channel.k8s.io"
 Enter = Callable[..., AbstractAsyncContextManager[ClientConnection]]
@@ -68,7 +69,9 @@ def enter(served: Served, people: People) -> Enter:
         headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
         address = f"{served.base_url.replace('http', 'ws')}/v1/jobs/{reference}/{way}?{urlencode(query, doseq=True)}"
         protocols = [subprotocol] if subprotocol and way.startswith("exec") else None
-        async with connect(address, additional_headers=headers, subprotocols=protocols, proxy=None) as socket:
+        async with connect(
+            address, additional_headers=headers, subprotocols=protocols, proxy=None, open_timeout=PATIENCE_S
+        ) as socket:
             yield socket
 
     return opened

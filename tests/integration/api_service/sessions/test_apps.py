@@ -22,7 +22,7 @@ from tests.integration.api_service.callers import People
 from tests.integration.api_service.served import Served
 from tests.integration.api_service.sessions.test_programs import _connections
 from tests.programs.ports import own_port
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 SAMPLE = Path(__file__).parents[3] / "sessions" / "sample_app.py"
 TicketOf = Callable[..., Any]
@@ -43,7 +43,7 @@ class AppAddress:
     def client(self, **headers: str) -> httpx.AsyncClient:
         """A browser's connections to the app."""
         return httpx.AsyncClient(
-            base_url=self.served.base_url, headers={"Host": self.host, **headers}, timeout=60, trust_env=False
+            base_url=self.served.base_url, headers={"Host": self.host, **headers}, timeout=PATIENCE_S, trust_env=False
         )
 
 
@@ -61,7 +61,9 @@ def ticket_of(app: AppAddress, people: People) -> TicketOf:
 
     async def ask(who: str, port: int | None = None) -> httpx.Response:
         headers = {"Authorization": f"Bearer {people.secrets[who]}"}
-        async with httpx.AsyncClient(base_url=app.served.base_url, headers=headers, trust_env=False) as http:
+        async with httpx.AsyncClient(
+            base_url=app.served.base_url, headers=headers, trust_env=False, timeout=PATIENCE_S
+        ) as http:
             return await http.post(f"/v1/jobs/{app.job}/app-tickets", json={"port": port or app.port})
 
     return ask
@@ -239,7 +241,13 @@ async def test_a_browser_that_leaves_ends_the_apps_stream(inside: httpx.AsyncCli
 async def test_web_sockets_pass_whatever_their_messages_size(inside: httpx.AsyncClient, app: AppAddress) -> None:
     port = int(app.served.base_url.rpartition(":")[2])
     headers = {"Cookie": inside.headers["Cookie"]}
-    where: dict[str, Any] = {"host": "127.0.0.1", "port": port, "proxy": None, "max_size": None}
+    where: dict[str, Any] = {
+        "host": "127.0.0.1",
+        "port": port,
+        "proxy": None,
+        "max_size": None,
+        "open_timeout": PATIENCE_S,
+    }
     url, origin = f"ws://{app.host}/socket", f"http://{app.host}"
     async with connect(
         url,

@@ -10,6 +10,7 @@ from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.sessions.server_keys import job_token_key
 from tests.database.sql import sql
 from tests.integration.api_service.served import Served
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ async def key(runtime: Runtime) -> bytes:
 async def inside(served: Served, key: bytes, job: str) -> AsyncIterator[httpx.AsyncClient]:
     """A program in the job."""
     headers = {"Authorization": f"Bearer {job_token(key, job, 1)}"}
-    async with httpx.AsyncClient(base_url=served.base_url, headers=headers) as client:
+    async with httpx.AsyncClient(base_url=served.base_url, headers=headers, timeout=PATIENCE_S) as client:
         yield client
 
 
@@ -76,7 +77,7 @@ async def test_it_ends_with_the_attempt_and_the_owner(
 
 async def test_a_wrong_one_is_refused_and_counted(served: Served, job: str) -> None:
     headers = {"Authorization": f"Bearer {job_token(b'w' * 32, job, 1)}"}
-    async with httpx.AsyncClient(base_url=served.base_url, headers=headers) as client:
+    async with httpx.AsyncClient(base_url=served.base_url, headers=headers, timeout=PATIENCE_S) as client:
         statuses = [(await client.post(f"/v1/jobs/{job}/extend", json={"by": "PT1M"})).status_code for _ in range(130)]
     assert set(statuses) == {401, 429}
     assert statuses[0] == 401

@@ -14,12 +14,13 @@ from tests.database.sql import sql
 from tests.integration.api_service.callers import People
 from tests.integration.api_service.served import Served
 from tests.integration.api_service.sessions.conftest import SUBPROTOCOL, results
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture
 async def cookie(served: Served, people: People) -> str:
     """What alice's browser sends after she signed in."""
-    async with httpx.AsyncClient(base_url=served.base_url) as browser:
+    async with httpx.AsyncClient(base_url=served.base_url, timeout=PATIENCE_S) as browser:
         answer = await browser.post("/sign-in", data={"token": people.secrets["alice"] or ""})
         assert answer.status_code == 303, answer.text
         return "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
@@ -35,6 +36,7 @@ async def opened(served: Served, job: str, cookie: str, origin: str | None, quer
             additional_headers={"Cookie": cookie},
             subprotocols=[Subprotocol(SUBPROTOCOL)],
             proxy=None,
+            open_timeout=PATIENCE_S,
         ) as socket:
             assert bytes(await socket.recv(decode=False))[0] == KEY
             await socket.send(b"\0echo in-$((1+1)); exit\n")

@@ -20,7 +20,7 @@ from tests.database.sql import sql
 from tests.integration.api_service.callers import People
 from tests.integration.api_service.served import Served
 from tests.integration.api_service.sessions.conftest import Enter, results
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 
 def _connections(served: Served) -> Connections:
@@ -143,7 +143,7 @@ async def test_terminals_are_joined_by_their_person_or_name(
 
     async def terminals(by: str) -> httpx.Response:
         headers = {"Authorization": f"Bearer {people.secrets[by]}"}
-        async with httpx.AsyncClient(base_url=served.base_url, headers=headers) as client:
+        async with httpx.AsyncClient(base_url=served.base_url, headers=headers, timeout=PATIENCE_S) as client:
             return await client.get("/v1/jobs/box/terminals")
 
     async with (
@@ -283,7 +283,7 @@ async def test_who_is_inside_is_listed_and_counted(
     enter: Enter, job: str, served: Served, people: People, runtime: Runtime
 ) -> None:
     headers = {"Authorization": f"Bearer {people.secrets['alice']}"}
-    async with httpx.AsyncClient(base_url=served.base_url, headers=headers) as client:
+    async with httpx.AsyncClient(base_url=served.base_url, headers=headers, timeout=PATIENCE_S) as client:
 
         async def inside() -> list[str]:
             answer = (await client.get(f"/v1/jobs/{job}/connections")).raise_for_status().json()
@@ -337,6 +337,6 @@ async def test_what_can_not_be_entered_is_said(enter: Enter, job: str, served: S
         assert refused.value.response.status_code == status
         assert words in bytes(refused.value.response.body or b"").decode()
     headers = {"Authorization": f"Bearer {people.secrets['alice']}"}
-    async with httpx.AsyncClient(base_url=served.base_url, headers=headers) as client:
+    async with httpx.AsyncClient(base_url=served.base_url, headers=headers, timeout=PATIENCE_S) as client:
         plain = await client.get(f"/v1/jobs/{job}/exec")
         assert (plain.status_code, plain.headers["upgrade"]) == (426, "websocket")

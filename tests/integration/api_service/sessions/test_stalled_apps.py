@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed
 
 from reservation_core.runtime.http import tunnels
 from tests.integration.api_service.sessions.test_apps import AppAddress, app, inside, ticket_of
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 __all__ = ["app", "inside", "ticket_of"]
 
@@ -34,6 +34,7 @@ async def _echoing(app: AppAddress, inside: httpx.AsyncClient) -> AsyncIterator[
         proxy=None,
         max_size=None,
         ping_interval=None,
+        open_timeout=PATIENCE_S,
         close_timeout=1,
     ) as socket:
         yield socket
@@ -52,7 +53,7 @@ async def _fill(socket: ClientConnection) -> int:
 
 async def _cut_off(app: AppAddress) -> int:
     """The number of clients that were disconnected because they took nothing."""
-    async with httpx.AsyncClient(base_url=app.served.base_url, trust_env=False) as http:
+    async with httpx.AsyncClient(base_url=app.served.base_url, trust_env=False, timeout=PATIENCE_S) as http:
         [number] = re.findall(r'refused_total\{reason="reader_too_slow"\} (\d+)', (await http.get("/metrics")).text)
     return int(number)
 
@@ -84,7 +85,7 @@ async def test_a_browser_that_takes_a_little_now_and_then_goes_on(
     async with _echoing(app, inside) as socket:
         socket.transport.pause_reading()
         filled = await _fill(socket)
-        monkeypatch.setattr(tunnels, "STALLED_S", 0.5)
+        monkeypatch.setattr(tunnels, "STALLED_S", 5)
         socket.transport.resume_reading()
         for _ in range(filled):
             assert await socket.recv() == _MESSAGE

@@ -46,7 +46,7 @@ def test_elements_run_with_their_indexes_and_the_array_is_one_job(system: System
 
 def test_commands_that_only_elements_know_say_so(system: System) -> None:
     array_id = system.cli(
-        "submit", "-g1", "-d1m", "--array", "0-1", "--name", "sweep", "--", "sleep", "60"
+        "submit", "-g1", "-d10m", "--array", "0-1", "--name", "sweep", "--", "sleep", "600"
     ).stdout.strip()
     eventually_sync(lambda: jobs(system)[0]["status"] == "running")
     hint = f"Name one of them, such as {array_id}.0; `gpu-dev list --elements {array_id}` lists them."
@@ -61,7 +61,7 @@ def test_commands_that_only_elements_know_say_so(system: System) -> None:
 
 
 def test_cancelling_the_array_ends_all_of_it(system: System) -> None:
-    array_id = system.cli("submit", "-g1", "-d1m", "--array", "0-9999", "--", "sleep", "60").stdout.strip()
+    array_id = system.cli("submit", "-g1", "-d10m", "--array", "0-9999", "--", "sleep", "600").stdout.strip()
     assert system.cli("cancel", array_id).returncode == 0
     eventually_sync(lambda: jobs(system)[0]["status"] == "cancelled")
     [array] = jobs(system)

@@ -78,7 +78,7 @@ def test_what_is_refused_before_anything_is_sent(system: System, words: tuple[st
 
 def test_a_secret_that_was_deleted_before_the_start_fails_the_job_with_its_reason(system: System) -> None:
     system.cli("secret", "set", "a", stdin=VALUE)
-    holds = system.cli("submit", "-g", "4", "-d", "1m", "--", "sleep", "60").stdout.strip()
+    holds = system.cli("submit", "-g", "4", "-d", "10m", "--", "sleep", "600").stdout.strip()
     job = system.cli("submit", "-g", "1", "-d", "1m", "--secret", "a", "--", "true").stdout.strip()
     system.cli("secret", "delete", "a", "--yes")
     system.cli("cancel", holds)

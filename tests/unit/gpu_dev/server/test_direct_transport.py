@@ -131,7 +131,7 @@ def test_parts_come_as_they_are_sent_and_silence_is_told_apart() -> None:
 
     with served(live) as server:
         transport = DirectTransport(server, None)
-        incoming = get(transport, silence_s=0.2)
+        incoming = get(transport, silence_s=2)
         parts = incoming.body.chunks()
         assert next(parts) == b"one"
         told.set()

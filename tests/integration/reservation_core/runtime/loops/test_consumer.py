@@ -240,7 +240,7 @@ async def test_what_was_in_the_hands_of_a_dead_process_comes_again(runtime: Runt
     await eventually(lambda: seen)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    async with consuming(runtime, handle, rules):
+    async with consuming(runtime, handle):
         await eventually(empty(runtime))
     assert seen == ["never", "done"]
 

@@ -16,7 +16,7 @@ from reservation_core.domain.model import PodPhase
 from reservation_core.ports.cluster import Cluster
 from tests.integration.cluster_behaviour import AT_ONCE, GRACE, ClusterBehaviour, SpecMaker, finished, log_of, reaches
 from tests.kubernetes.api_server import ApiServer
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually
 
 
 class TestKubernetesCluster(ClusterBehaviour):
@@ -55,7 +55,7 @@ class TestKubernetesCluster(ClusterBehaviour):
     ) -> None:
         """Kubernetes never lengthens a pod's time: pods get room beyond their deadline, which is only written down."""
         roomy = replace(rules, pods=replace(rules.pods, extension_room=timedelta(hours=1)))
-        first = datetime.now(UTC) + timedelta(seconds=1)
+        first = datetime.now(UTC) + timedelta(seconds=PATIENCE_S)  # the pod is made before that
         spec = make_spec("sleep", "600", deadline=first, grace=AT_ONCE)
         await KubernetesCluster(transport, roomy, SystemClock()).create_pod(spec)
         await eventually(reaches(cluster, spec, PodPhase.RUNNING))
@@ -65,7 +65,7 @@ class TestKubernetesCluster(ClusterBehaviour):
                 pod = await client.call("GET", f"/api/v1/namespaces/{rules.pods.namespace}/pods/{spec.name}")
             written = datetime.fromisoformat(pod["metadata"]["annotations"]["gpu-dev/deadline"])
             assert written == moved
-            assert 3600 <= pod["spec"]["activeDeadlineSeconds"] <= 3602
+            assert 3600 <= pod["spec"]["activeDeadlineSeconds"] <= 3601 + PATIENCE_S
 
     async def test_an_extension_beyond_the_room_is_told(
         self, cluster: Cluster, make_spec: SpecMaker, capsys: pytest.CaptureFixture[str]

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -78,9 +79,11 @@ async def test_many_lines_of_one_moment_survive_too(
 
 
 async def test_the_last_lines_can_be_asked_for(
-    proxied: KubernetesCluster, fault_proxy: FaultProxy, make_spec: SpecMaker
+    proxied: KubernetesCluster, fault_proxy: FaultProxy, make_spec: SpecMaker, tmp_path: Path
 ) -> None:
-    spec = make_spec("sh", "-c", "for i in 1 2 3 4 5 6; do echo $i; sleep 0.01; done; sleep 3; echo more")
+    gate = tmp_path / "gate"
+    lines = "for i in 1 2 3 4 5 6; do echo $i; sleep 0.01; done"
+    spec = make_spec("sh", "-c", f'{lines}; while [ ! -e "$0" ]; do sleep 0.05; done; echo more', str(gate))
     await proxied.create_pod(spec)
 
     async def printed() -> bool:
@@ -88,8 +91,11 @@ async def test_the_last_lines_can_be_asked_for(
 
     await eventually(printed)
     cut = fault_proxy.inject(Harm.CUT_STREAM, "GET", "tailLines=3", lines=2, times=1)
-    followed = [chunk async for chunk in proxied.pod_logs(str(spec.name), follow=True, tail_lines=3)]
-    assert b"".join(followed) == b"4\n5\n6\nmore\n"
+    followed = b""
+    async for chunk in proxied.pod_logs(str(spec.name), follow=True, tail_lines=3):
+        followed += chunk
+        gate.touch()  # which lines are the last is settled
+    assert followed == b"4\n5\n6\nmore\n"
     assert cut.used == 1
     last = [chunk async for chunk in proxied.pod_logs(str(spec.name), follow=False, tail_lines=1)]
     assert b"".join(last) == b"more\n"

@@ -30,6 +30,7 @@ from reservation_core.runtime.settings.http import HttpSettings
 from tests.clocks import START
 from tests.kubernetes.api_server import ApiServer
 from tests.programs.ports import own_port
+from tests.waiting import eventually
 
 READY = {"type": "Ready", "status": "True"}
 LATER = START.replace(year=2030)
@@ -196,7 +197,7 @@ async def test_a_leader_that_leads_again_gets_no_xid_error_that_another_one_has(
 async def test_an_agent_that_hangs_delays_a_look_by_its_limit_alone(
     agents: Agents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent_samples, "ANSWER_S", 2.0)
+    monkeypatch.setattr(agent_samples, "ANSWER_S", 1.0)
     app, over = FastAPI(), asyncio.Event()
 
     @app.get("/samples")
@@ -206,7 +207,12 @@ async def test_an_agent_that_hangs_delays_a_look_by_its_limit_alone(
 
     await agents.add("node-a", "127.0.0.2", app)
     await agents.add("node-b", "127.0.0.3", create_app(Seen("GPU-b0"), SystemClock()))
-    assert [sample.uuid for sample in await agents.samples.look(LATER)] == ["GPU-b0"]
+
+    async def the_other_is_seen() -> bool:
+        """On a busy machine it may take several looks until it answers within the limit, too."""
+        return [sample.uuid for sample in await agents.samples.look(LATER)] == ["GPU-b0"]
+
+    await eventually(the_other_is_seen)
     over.set()
 
 

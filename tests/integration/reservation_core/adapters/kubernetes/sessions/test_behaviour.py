@@ -57,7 +57,11 @@ class TestKubernetesPodStreams(PodStreamsContract):
             await world.streams.run(pod, Program(("sleep", "31337")))
         monkeypatch.undo()
         await eventually(lambda: not world.streams._left_early)  # type: ignore[attr-defined]
-        assert b"sleep 31337" not in (await ran(world, pod, Program(("ps", "ax"))))[0]
+
+        async def is_over() -> bool:
+            return b"sleep 31337" not in (await ran(world, pod, Program(("ps", "ax"))))[0]
+
+        await eventually(is_over)
 
     async def test_a_program_that_is_left_does_not_wait_for_the_garbage_collector(
         self, world: PodWorld, pod: PodName

@@ -180,7 +180,7 @@ async def test_while_nobody_leads_a_step_is_made_up_for_by_who_lives(
     assert leader.clock.now() == await leader.ledger_now() == START + passed
     late = SharedClock(leader.engine, SettableClock())
     await late.adopt()
-    assert abs(late.now() - START - passed) < SECOND
+    assert abs(late.now() - START - passed) < FIVE_MINUTES / 2
 
 
 async def test_a_process_whose_machine_stood_still_makes_up_for_nothing(leader: Leader) -> None:

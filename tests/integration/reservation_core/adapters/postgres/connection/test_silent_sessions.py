@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import asyncpg
 import pytest
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from reservation_core.adapters.postgres.connection import silent_sessions
@@ -64,9 +65,18 @@ async def test_the_leader_keeps_its_lease_in_the_same_way(engine: AsyncEngine, o
     assert not await renew(engine, epoch + 1)
 
 
+async def sleeps(engine: AsyncEngine) -> bool:
+    """Whether a statement that lasts has begun."""
+    asked = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
+    async with engine.connect() as connection:
+        found: int = (await connection.execute(text(asked))).scalar_one()
+    return found == 1
+
+
 async def test_who_works_is_waited_for(engine: AsyncEngine, other: asyncpg.Connection) -> None:
     await other.execute(f"BEGIN; {_LOCK}")
     working = asyncio.create_task(other.execute("SELECT pg_sleep(3600)"))
+    await eventually(lambda: sleeps(engine))
     with pytest.raises(DatabaseUnavailableError):
         await acquire(engine)
     assert not working.done()

@@ -51,6 +51,7 @@ async def run(url):
     uow = UnitOfWorkFactory(engine, await open_client(engine), PostgresWakeups(url, "test"))
     while True:
         print(await chain_events(uow, 7), flush=True)
+        sys.stdin.readline()
 
 asyncio.run(run(sys.argv[1]))
 """
@@ -260,9 +261,12 @@ async def test_who_is_killed_between_batches_leaves_a_whole_chain(
     await seed.run("INSERT INTO events (at, actor, kind) SELECT now(), 'ada', 'x' FROM generate_series(1, 2000)")
     for _ in range(3):
         before = await seed.run("SELECT max(position) FROM event_chain")
-        with subprocess.Popen([sys.executable, "-c", CHAINING, database_url], stdout=subprocess.PIPE) as process:
+        command = [sys.executable, "-c", CHAINING, database_url]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
+            assert process.stdin is not None
             assert process.stdout is not None
             await asyncio.to_thread(process.stdout.readline)
+            process.stdin.write(b"\n")  # at most one more batch, within which it is killed
             process.send_signal(signal.SIGKILL)
         assert await seed.run("SELECT max(position) FROM event_chain") > before
         check = await checked(uow, 500)

@@ -57,12 +57,14 @@ async def subjects(seed: Any) -> list[str]:
 
 
 async def test_the_months_to_come_are_there(seed: Any) -> None:
-    month = OUR_TIME.replace(day=1)
+    # The database that this one is a copy of may have been made the month before.
+    assert await seed.run("SELECT make_event_partitions(3)") <= 1
+    month = datetime.now(UTC).replace(day=1)
     names = []
     for _ in range(4):
         names.append(f"events_{month:%Y_%m}")
         month = (month + timedelta(days=32)).replace(day=1)
-    assert await partitions(seed) == sorted([*names, "events_default"])
+    assert (await partitions(seed))[-5:] == sorted([*names, "events_default"])[-5:]
     assert await seed.run("SELECT make_event_partitions(3)") == 0
     assert await seed.run("SELECT make_event_partitions(5)") == 2
 

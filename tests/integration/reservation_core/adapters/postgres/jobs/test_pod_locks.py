@@ -16,7 +16,10 @@ from reservation_core.ports.transactions import DatabaseUnavailableError
 from tests.database.sql import sql
 from tests.waiting import PATIENCE_S, eventually
 
-_STATES = "SELECT state FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+_STATES = (
+    "SELECT state FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() "
+    "AND backend_type = 'client backend'"
+)
 _END_ALL = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid = :pid"
 _LOCKS = "SELECT DISTINCT pid FROM pg_locks WHERE locktype = 'advisory' AND granted"
 
@@ -131,6 +134,7 @@ async def test_who_lost_the_connection_can_write_no_more_and_is_told(
     with pytest.raises(DatabaseUnavailableError):
         await lose_it()
     assert len(refused) == 2, "another connection would have no locks"
+    await eventually(lambda: no_locks(beside))  # its client may hear of the end before the server is done with it
     async with uow.hold_pods(["job-a"]) as again:
         assert again.ids == {"job-a"}
 
