@@ -51,7 +51,6 @@ def documents_of(
     """Every object of the chart in a folder."""
     with helm_python.Chart.load(chart) as loaded:
         chosen = {"kubeVersion": NEWEST, **values}
-        loaded.validate_schema(chosen)
         rendered = loaded.render(chosen, name=name, namespace=namespace, is_install=not upgrade, is_upgrade=upgrade)
     documents = []
     for path, text in rendered.items():

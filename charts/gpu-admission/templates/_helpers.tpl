@@ -76,8 +76,8 @@ former chart have no scheduler.bind: with extender.assumeAt=bind everything goes
 {{- $short := printf "%s.%s" $service (include "gpu-dev.namespace" .) }}
 {{- $names := list $service $short (printf "%s.svc" $short) (printf "%s.svc.cluster.local" $short) }}
 {{- $days := int .Values.tls.validDays }}
-{{- $ca := genCA (printf "%s authority" $service) $days }}
-{{- $pair := genSignedCert (printf "%s.svc" $short) nil $names $days $ca }}
+{{- $ca := genCAWithKey (printf "%s authority" $service) $days (genPrivateKey "ecdsa") }}
+{{- $pair := genSignedCertWithKey (printf "%s.svc" $short) nil $names $days $ca (genPrivateKey "ecdsa") }}
 {{- $data = dict "ca.crt" ($ca.Cert | b64enc) "tls.crt" ($pair.Cert | b64enc) "tls.key" ($pair.Key | b64enc) }}
 {{- end }}
 {{- $_ := set .Values "keptPair" $data }}
