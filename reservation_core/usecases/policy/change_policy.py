@@ -11,7 +11,7 @@ from reservation_core.domain.event_kinds import SystemEventKind
 from reservation_core.domain.gpu_use.idle_rules import IdleRule
 from reservation_core.domain.policy.limits import PolicyRule, Rules, Scope, Unlimited
 from reservation_core.domain.policy.prices import Money
-from reservation_core.domain.similar_names import MOST_COMPARED, did_you_mean
+from reservation_core.domain.similar_names import MOST_COMPARED, did_you_mean, similar
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.policy.policies import StoredRule
 from reservation_core.usecases.people.users import require_admin, user_to_add
@@ -19,6 +19,8 @@ from reservation_core.usecases.people.users import require_admin, user_to_add
 ORDER_ELSEWHERE = "set it for default or for a project; a user or a GPU type has no order of its own."
 
 FILE = "policy file"
+
+_ALIKE = 0.95  # gpu_type:h10 is like gpu_type:h100, and gpu_type:v100 is not
 
 
 async def visible(uow: UnitOfWork, principal: Principal, *, mine: bool = False) -> list[StoredRule]:
@@ -41,8 +43,7 @@ async def find(uow: UnitOfWork, principal: Principal, scope: Scope) -> StoredRul
             return rule
     if not principal.is_admin:
         raise NotFoundError(f"You see no rules for {scope}. `gpu-dev policy list` shows the rules for you.")
-    await _require_owner(uow, scope)
-    raise _unknown(scope)
+    raise await _unknown(uow, scope)
 
 
 async def set_rules(
@@ -72,7 +73,7 @@ async def delete(
     require_admin(principal)
     before = await uow.policies.lock_rule(scope)
     if before is None:
-        raise _unknown(scope)
+        raise await _unknown(uow, scope)
     _check_version(before, expected_version, scope)
     await uow.policies.delete_rules([scope])
     await _record(uow, principal.user, scope, before.rule.rules, None, now)
@@ -175,6 +176,10 @@ async def _require_owner(uow: UnitOfWork, scope: Scope) -> None:
         )
 
 
-def _unknown(scope: Scope) -> NotFoundError:
+async def _unknown(uow: UnitOfWork, scope: Scope) -> NotFoundError:
+    """The refusal of a scope without rules. Raises NotFoundError for one of a user or project that is not there."""
+    await _require_owner(uow, scope)
+    near = similar(str(scope), [str(stored.rule.scope) for stored in await uow.policies.rules()], _ALIKE)
+    meant = "" if near is None else f" Did you mean {near}?"
     others = "" if str(scope) == "default" else " alone; those of less specific scopes hold"
-    return NotFoundError(f"There are no rules for {scope}{others}. `gpu-dev policy list` shows all rules.")
+    return NotFoundError(f"There are no rules for {scope}{others}.{meant} `gpu-dev policy list` shows all rules.")

@@ -38,6 +38,16 @@ async def test_a_scope_without_rules_is_answered_by_what_the_caller_may_see(
         )
 
 
+async def test_a_mistyped_scope_is_compared_with_those_that_have_rules(root: httpx.AsyncClient) -> None:
+    await put(root, "gpu_type:h100", max_gpus=4)
+    for call in (root.get, root.delete):
+        answer = await call("/v1/policy/gpu_type:h10")
+        assert " hold. Did you mean gpu_type:h100? `gpu-dev policy list`" in answer.json()["detail"]
+    assert "Did you mean" not in (await root.get("/v1/policy/gpu_type:v100")).json()["detail"]
+    missing = await root.delete("/v1/policy/project:none")
+    assert missing.json()["detail"].startswith("There is no project 'none'.")
+
+
 async def test_rules_are_set_read_changed_and_dropped_on_record(root: httpx.AsyncClient, runtime: Runtime) -> None:
     first = await put(
         root,
