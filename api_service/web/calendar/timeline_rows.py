@@ -81,7 +81,8 @@ def _row(by: By, cards: list[BookableGpu]) -> Row:
             return Row(first.node, first.node, detail, first.gpu_type, first.node, tuple(cards), ranges)
         case By.CARD:
             title = f"{first.node} / {first.index}"
-            return Row(f"{first.node}/{first.index}", title, types, first.gpu_type, first.node, tuple(cards), ranges)
+            detail = types if first.available else "out of use"
+            return Row(f"{first.node}/{first.index}", title, detail, first.gpu_type, first.node, tuple(cards), ranges)
         case _:
             assert_never(by)
 

@@ -1,6 +1,7 @@
 """The calendar's pure parts: windows in time zones, rows, free counts, and what somebody sees of others."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
 from zoneinfo import ZoneInfo
@@ -145,6 +146,12 @@ def test_rows_are_types_nodes_or_cards_and_come_in_pages() -> None:
     assert page_of(nodes, By.NODE, 99).number == 5
     assert page_of([], By.NODE, 1).pages == 1
     assert len(rows_of(cards, By.CARD)) == 200
+
+
+def test_a_row_of_a_gpu_that_is_out_of_use_says_so() -> None:
+    cards = [card(0), replace(card(1), available=False)]
+    assert [row.detail for row in rows_of(cards, By.CARD)] == ["h100", "out of use"]
+    assert [row.detail for row in rows_of(cards, By.NODE)] == ["2 × h100"]
 
 
 @pytest.mark.parametrize(("cards", "nodes", "by"), [(4, 1, By.CARD), (17, 2, By.NODE), (1000, 125, By.TYPE)])
