@@ -74,6 +74,9 @@ STATUS_OF: Mapping[type[errors.DomainError], int] = {
 }
 """The status of every domain error; a test checks that none is missing."""
 
+_NAMES_ITS_FIELD = re.compile(r"[a-z_]+(\.[a-z_]+)*: ")
+"""What is wrong with several fields is said of the body, and begins with the field that is wrong."""
+
 INVALID_TOKEN = {"WWW-Authenticate": 'Bearer realm="gpu-dev", error="invalid_token"'}
 """The headers of a 401 for an unknown token."""
 
@@ -156,8 +159,11 @@ def broken_rules(found: Iterable[Mapping[str, Any]]) -> list[BrokenRule]:
             rules.append(BrokenRule(code="more", detail="More fields are wrong; correct these first."))
             break
         places = (str(part) for part in error["loc"] if not _INNER.match(str(part)))
-        where = ".".join(_printable(part)[:_MAX_PART] for part in places) or "body"
-        rules.append(BrokenRule(code=str(error["type"]), detail=f"{where}: {_printable(complaint(error))}"))
+        where = ".".join(_printable(part)[:_MAX_PART] for part in places)
+        said = _printable(complaint(error))
+        if where or not _NAMES_ITS_FIELD.match(said):
+            said = f"{where or 'body'}: {said}"
+        rules.append(BrokenRule(code=str(error["type"]), detail=said))
     return rules
 
 
@@ -200,7 +206,9 @@ def of_exception(error: Exception, request: Request) -> Response | None:
             code, detail = _HTTP_PROBLEMS.get(error.status_code, ("http_error", "The request can't be served."))
             headers = dict(error.headers or {})
             if error.status_code == 405:
-                headers["Allow"] = ", ".join(_allowed_methods(request))
+                allowed = _allowed_methods(request)
+                headers["Allow"] = ", ".join(allowed)
+                detail = f"This address takes {', '.join(allowed)}, not {request.method}. Look at /docs for all calls."
             found = ProblemError(error.status_code, code, detail, headers=headers)
         case _:
             return None

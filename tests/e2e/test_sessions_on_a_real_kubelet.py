@@ -225,7 +225,7 @@ class TestEnds:
         ):
             for shown in (at, by_ssh):
                 shown.shows(f"{job} ends in 1 minute. To extend it: gpu-dev extend {job} --by 1h")
-            at.shows("duration_reached: The job reached its end after 75 s.")
+            at.shows("duration_reached: The job reached its end after 1 minute 15 seconds.")
             assert at.ends() != 0
             assert by_ssh.ends() == 255
             assert "You may not be here any more" in by_ssh.all or "-1-0 has ended." in by_ssh.all

@@ -5,8 +5,10 @@ workload that never ran is tried again: one that has begun may have left traces.
 """
 
 from dataclasses import replace
+from datetime import timedelta
 
 from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, Reason, ReasonCode, Reservation
+from reservation_core.domain.short_durations import in_words
 
 MAY_START_ELSEWHERE = frozenset(
     {
@@ -49,9 +51,8 @@ def timed_out(reservation: Reservation, seconds: int) -> Reason:
     """The reason of a start timeout: the cluster's last one, if it gave any."""
     if reservation.reason.code in MAY_START_ELSEWHERE:
         return reservation.reason
-    detail = (
-        f"The pods did not run within {seconds} s of the allocation. Submit the job again, or ask an administrator."
-    )
+    allowed = in_words(timedelta(seconds=seconds))
+    detail = f"The pods did not run within {allowed} of the allocation. Submit the job again, or ask an administrator."
     return Reason(ReasonCode.START_TIMEOUT, detail)
 
 

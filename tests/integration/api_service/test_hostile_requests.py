@@ -202,6 +202,7 @@ async def test_hostile_addresses(alice: httpx.AsyncClient) -> None:
 async def test_the_allow_header_names_every_method_of_an_address(alice: httpx.AsyncClient) -> None:
     response = await alice.put("/v1/jobs", json={})
     assert response.status_code == 405
+    assert response.json()["detail"] == "This address takes GET, POST, not PUT. Look at /docs for all calls."
     assert response.headers["allow"] == "GET, POST"
     assert response.json()["type"] == "urn:gpu-dev:problem:method_not_allowed"
 

@@ -7,7 +7,7 @@ from reservation_core.domain.changes import Decision, DeletePods, Record, Warnin
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.jobs.preemption import end_for_maintenance, waits_after_maintenance
 from reservation_core.domain.model import JobStatus, Reason, ReasonCode, Reservation
-from reservation_core.domain.short_durations import written
+from reservation_core.domain.short_durations import in_words, written
 
 
 def expire(reservation: Reservation, now: datetime) -> Decision:
@@ -26,8 +26,9 @@ def reason_at_end(reservation: Reservation) -> Reason:
     if reservation.reason.code is ReasonCode.MAINTENANCE:
         detail = "Maintenance needed its GPUs before its time was over. It was ended for that."
         return Reason(ReasonCode.MAINTENANCE, detail)
-    seconds = int(reservation.duration.total_seconds())
-    detail = f"The job reached its end after {seconds} s. Extend a job in time with `gpu-dev extend`."
+    detail = (
+        f"The job reached its end after {in_words(reservation.duration)}. Extend a job in time with `gpu-dev extend`."
+    )
     return Reason(ReasonCode.DURATION_REACHED, detail)
 
 

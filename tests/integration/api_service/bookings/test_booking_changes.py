@@ -239,7 +239,10 @@ async def test_a_series_that_conflicts_on_its_seventh_date_books_nothing(
     problem = refused.json()
     [rule] = problem["broken_rules"]
     assert rule["code"] == "no_free_gpus"
-    assert rule["detail"].startswith(f"{seventh:%Y-%m-%dT%H:%M}:")
+    assert rule["detail"].startswith(f"{seventh:%Y-%m-%dT%H:%M}Z: ")
+    assert problem["detail"].endswith(
+        "1 of 8 dates are not available. Change these, or leave them out with `on_conflict`."
+    )
     assert {"start": said(seventh + HOUR), "end": said(seventh + 2 * HOUR)} in problem["nearest_slots"]
     assert (await alice.get("/v1/bookings", params={"mine": True})).json()["items"] == []
 
@@ -258,6 +261,9 @@ async def test_a_series_may_leave_out_what_it_cannot_have(alice: httpx.AsyncClie
         json=asked(at(1), gpu_type="b200", recurrence={"rrule": "FREQ=DAILY;COUNT=2", "on_conflict": "skip"}),
     )
     assert nothing.status_code == 409
+    [rule] = nothing.json()["broken_rules"]  # each reason once, with the dates that it is of
+    assert rule["detail"].startswith(f"{at(1):%Y-%m-%dT%H:%M}Z, {at(1) + timedelta(days=1):%Y-%m-%dT%H:%M}Z: ")
+    assert nothing.json()["detail"].endswith("Nothing was booked: none of the dates is available.")
 
 
 async def test_of_a_series_one_or_those_that_follow_or_all_are_cancelled(alice: httpx.AsyncClient) -> None:

@@ -1,5 +1,6 @@
 """How a job comes to its end: warnings, the end of its time, and GPUs that are given back."""
 
+import re
 from dataclasses import replace
 from datetime import timedelta
 
@@ -78,6 +79,7 @@ def test_the_end_is_reached_at_its_moment_and_not_before() -> None:
     after, effects = transition(row, EndReached(), row.ends_at)
     assert (after.status, after.outcome) == (JobStatus.ENDING, JobStatus.EXPIRED)
     assert after.reason.code is ReasonCode.DURATION_REACHED
+    assert re.match(r"The job reached its end after \d+ (second|minute|hour|day)", after.reason.detail)
     assert kinds(effects) == [DeletePods, Record]
 
 
