@@ -50,11 +50,11 @@ _OPTION_MEANINGS = (
     frozenset({"--expires", "--expires-in", "--for", "--lifetime"}),
     frozenset({"--duration", "--for", "--hours", "--length", "--time", "--time-limit"}),
     frozenset({"--by", "--for", "--duration"}),
-    frozenset({"--actor", "--user"}),
+    frozenset({"--actor", "--mine", "--owner", "--user"}),
     frozenset({"--end", "--to", "--until"}),
     frozenset({"--begin", "--from", "--since", "--start"}),
     frozenset({"--repeat", "--recurrence", "--rrule", "--series", "--weekly"}),
-    frozenset({"--count", "--gpus", "--gres", "--num-gpus"}),
+    frozenset({"--count", "--gpu-count", "--gpus", "--gpus-per-node", "--gres", "--ngpus", "--num-gpus"}),
     frozenset({"--gpu-type", "--model", "--type"}),
     frozenset({"--mem", "--memory", "--ram"}),
     frozenset({"--cores", "--cpus", "--cpus-per-task"}),
@@ -68,10 +68,12 @@ _OPTION_MEANINGS = (
     frozenset({"--mount", "--disk", "--volume"}),
     frozenset({"--force", "--yes"}),
     frozenset({"--last", "--lines", "--tail"}),
+    frozenset({"-n", "--count", "--limit", "--max"}),
     frozenset({"--description", "--reason", "--title"}),
 )
 _TOO_MANY = re.compile(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)")
 _ALIKE = 0.6
+_SHOWN_ONE_BY_ONE = ("list", "status")
 _SHORT = 3
 _NAMED = 6
 _CLOSE = 0.75
@@ -147,14 +149,14 @@ def _place_of(command: Any, ctx: Any, word: str) -> str:
         if option is not None and _fits(option, parameter, word):
             return f". Did you mean {option} {word}?"
     siblings = getattr(getattr(ctx.parent, "command", None), "commands", {})
-    if command.name == "list" and "show" in siblings and word.isascii() and " " not in word:
+    if command.name in _SHOWN_ONE_BY_ONE and "show" in siblings and word.isascii() and " " not in word:
         return f". Did you mean `{ctx.parent.command_path} show {word}`?"
     return ""
 
 
 def _fits(option: str, parameter: Any, word: str) -> bool:
     """Whether a word is plainly a value of an option: one of its few, a type of GPUs, or a length."""
-    if option == "--type":
+    if option in ("--type", "--filter"):
         return re.fullmatch(r"[a-z]+[0-9]+[a-z]*", word.lower()) is not None
     choices = choices_of(parameter.type_descriptor.annotation)
     if option in ("--by", "--for") and not choices:

@@ -244,7 +244,9 @@ def workload_fields(
     """What a booking runs, as its field has it; None without a command. Raises UsageError."""
     if not command:
         if env or image or working_dir:
-            raise UsageError("--env, --image and --working-dir need a command after `--`.")
+            raise UsageError(
+                "--env (-e), --image and --working-dir need a command after `--`. The end of a slot is --end."
+            )
         return None
     fields = {
         "command": command,

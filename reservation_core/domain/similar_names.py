@@ -30,6 +30,7 @@ def type_meant(name: str, known: Iterable[str]) -> str:
     """The same of a GPU's type. Another letter or digit in its place makes another type: v100 is not h100 mistyped."""
     types, parts = sorted(known), re.split("[^a-z0-9]+", name.lower())
     alike = [one for one in types if len(one) != len(name) or sorted(one) == sorted(name)]
+    parts.append(name.lower().translate(str.maketrans("oil", "011")))
     found = next((one for one in types if one in parts), None) or similar(name.lower(), alike, _OF_ONE_TYPE)
     return "" if found is None else f" Did you mean {found}?"
 

@@ -47,6 +47,7 @@ _LENGTHS = frozenset(
 _SHORTEST_GRACE_S = 60
 _USUAL_PRIORITY = 1000
 _USUAL_MOST = 100_000
+_ONESELF = ("me", "mine", "my", "self")
 _EVERYBODY = ("everybody", "everyone", "all")
 _SUBJECTS = {
     "user": "user",
@@ -78,6 +79,8 @@ def _scope_meant(text: str) -> str:
     """The question for the scope that was probably meant; empty without one."""
     if not text:
         return ""
+    if text in _ONESELF:
+        return " `gpu-dev policy list` shows the rules that apply to you."
     if re.fullmatch(r"[^\s:=,]+", text):
         return did_you_mean(text, ("default", *_EVERYBODY)) or f" Did you mean user:{text} or gpu_type:{text}?"
     parts = [_part_meant(part) for part in re.split(r"\s*,\s*|\s+(?=\w+\s*[:=])", text)]

@@ -51,6 +51,8 @@ def test_a_synonym_names_the_command(typed: tuple[str, ...], meant: str) -> None
         (("list", "running"), "Nothing may follow here: running. Did you mean --status running?"),
         (("gpus", "h100"), "Nothing may follow here: h100. Did you mean --type h100?"),
         (("usage", "project"), "Nothing may follow here: project. Did you mean --by project?"),
+        (("status", "train"), "Nothing may follow here: train. Did you mean `gpu-dev show train`?"),
+        (("top", "h100"), "Nothing may follow here: h100. Did you mean --filter h100?"),
         (("gpus", "now", "please"), "Nothing may follow here: now please"),
         (("usage", "--by", "team"), "Did you mean project?"),
         (("extend", "train"), "Missing option '--by'. How much longer, such as 1h or 90m."),
@@ -73,6 +75,9 @@ def test_a_slip_of_typing_is_answered_as_before() -> None:
     ("typed", "meant"),
     [
         (("submit", "--gpu", "1"), "--gpus"),
+        (("submit", "--gpu-count", "1"), "--gpus"),
+        (("list", "--mine"), "--user"),
+        (("list", "-n", "3"), "--limit"),
         (("--versoin",), "--version"),
         (("simulate", "--nodes", "2"), "--add-nodes"),
         (("--sever", "http://gpus", "list"), "--server"),

@@ -119,6 +119,11 @@ def test_a_mistyped_scope_is_refused_with_the_one_that_is_meant(typed: str, ques
     assert refused.value.detail.startswith(f"{typed!r} is not a scope. {question} Scopes are default (everybody), ")
 
 
+def test_oneself_is_no_scope_and_the_list_is_named() -> None:
+    with pytest.raises(UsageError, match="`gpu-dev policy list` shows the rules that apply to you"):
+        policy.read_scope("me")
+
+
 def test_a_length_that_is_none_is_refused_with_the_words_that_a_rule_may_have() -> None:
     with pytest.raises(UsageError, match="'max_duration=forever': max_duration is a duration, `unlimited` or `none`"):
         policy.read_rule("max_duration=forever")
