@@ -220,7 +220,7 @@ class GpuPools:
         if known is None:
             pools = self.reach.pools_for(gpu_type, shape)
             freed_times = {pool.gpu_type: self.freed_time[pool.gpu_type] for pool in pools}
-            known = self._earlier_places[gpu_type, shape] = EarlierPlaces(freed_times, shape.gpus, self.slot_of)
+            known = self._earlier_places[gpu_type, shape] = EarlierPlaces(freed_times, shape, self.slot_of)
         return known
 
     def note_asked(self, job: Waiting) -> None:

@@ -6,10 +6,12 @@ that goes on, and those for the next: what is given back during a walk is for jo
 """
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 
 from reservation_core.domain.calendar import FOREVER, Range, Row
+from reservation_core.domain.plan import Shape
 from reservation_core.domain.pools.pool_profile import PoolProfile
 
 _READ = 8
@@ -59,8 +61,9 @@ class FreedTime:
     """The nodes of one pool where GPUs were given back.
 
     In a new pool this is everywhere. `changes` counts what was noted. `asked` are jobs that now ask for something else
-    than when they were looked at. `_unread` has, for each number of GPUs, the nodes whose windows are not in its
-    `steps`, and for 0 those whose reservations are not in `beside`. Answers are right once `read_some` has read all.
+    than when they were looked at. `beside` are reservations there that may only be in their own way: as many GPUs of a
+    node are free just before them. `_unread` has, for each number of GPUs, the nodes whose windows are not in its
+    `steps`, and for 0 those whose reservations were not read. Answers are right once `read_some` has read all.
     """
 
     def __init__(self, profile: PoolProfile) -> None:
@@ -119,7 +122,7 @@ class FreedTime:
         unread = self._unread
         if not (unread.get(gpus, self.nodes) or unread.get(0, self.nodes)):
             return True
-        return self._read_steps(gpus, now) and self._read_beside()
+        return self._read_steps(gpus, now) and self._read_beside(now)
 
     def is_left(self, gpus: int, length: int, before: int, now: int) -> bool:
         """Whether a place in the steps still is there: others may have taken it. If not, the steps are to be read."""
@@ -146,6 +149,20 @@ class FreedTime:
                     return True
         return False
 
+    def are_enough(self, own: Mapping[int, int], gpus: int, nodes: int, length: int, before: int, now: int) -> bool:
+        """Whether so many nodes may have a place each that begins before a slot, which is in its way on its own nodes.
+
+        A quick look: they need not have it at the same time.
+        """
+        profile = self._profile
+        may_begin = profile.may_begin(gpus, length, before)
+        able = int(may_begin.sum())
+        for position in own if able < nodes else ():
+            # Where a place reaches into the slot, the GPUs are free just before it.
+            if not may_begin[position] and profile.timeline(position, now).free_just_before(before) >= gpus:
+                able += 1
+        return able >= nodes
+
     def _read_steps(self, gpus: int, now: int) -> bool:
         steps, profile = self.steps.get(gpus), self._profile
         if steps is None:
@@ -156,9 +173,14 @@ class FreedTime:
                 steps.add(profile.windows(position, gpus, now), now, position)
         return not self._unread[gpus]
 
-    def _read_beside(self) -> bool:
-        nodes = [self._profile.nodes[position] for position in self._take_unread(0)]
-        self.beside.update([row[3] for node in nodes for card in node.cards for row in card.calendar.rows])
+    def _read_beside(self, now: int) -> bool:
+        profile = self._profile
+        for position in self._take_unread(0):
+            rows = [row for card in profile.nodes[position].cards for row in card.calendar.rows if row[0] > now]
+            timeline = profile.timeline(position, now)
+            for (start, reservation_id), gpus in Counter([(row[0], row[3]) for row in rows]).items():
+                if timeline.free_just_before(start) >= gpus:
+                    self.beside.add(reservation_id)
         return not self._unread[0]
 
     def _take_unread(self, gpus: int) -> list[int]:
@@ -172,13 +194,14 @@ class FreedTime:
 
 
 class EarlierPlaces:
-    """Where jobs that ask for so many GPUs in these pools may find earlier places than their slots."""
+    """Where jobs of one shape may find earlier places in these pools than their slots."""
 
-    __slots__ = ("_freed_times", "_gpus", "_slot_of")
+    __slots__ = ("_freed_times", "_gpus", "_nodes", "_slot_of")
 
-    def __init__(self, freed_times: Mapping[str, FreedTime], gpus: int, slot_of: Callable[[str], Slot]) -> None:
+    def __init__(self, freed_times: Mapping[str, FreedTime], shape: Shape, slot_of: Callable[[str], Slot]) -> None:
         self._freed_times = freed_times
-        self._gpus = gpus
+        self._gpus = shape.gpus
+        self._nodes = shape.nodes
         self._slot_of = slot_of
 
     @property
@@ -215,6 +238,17 @@ class EarlierPlaces:
 
         Where GPUs were given back must be read; None where that must be done once more.
         """
+        may_begin = self._may_begin_on_one(job_id, length, before, now)
+        if not may_begin or self._nodes == 1:
+            return may_begin
+        own_type, _, own = self._slot_of(job_id)
+        return any(
+            freed.are_enough(own if gpu_type == own_type else {}, self._gpus, self._nodes, length, before, now)
+            for gpu_type, freed in self._freed_times.items()
+        )
+
+    def _may_begin_on_one(self, job_id: str, length: int, before: int, now: int) -> bool | None:
+        """The same for one node of a job."""
         is_beside = False
         for freed in self._freed_times.values():
             if freed.is_everywhere or job_id in freed.asked:

@@ -181,6 +181,10 @@ class PoolProfile:
             firsts.note(position, known)
         return known
 
+    def may_begin(self, gpus: int, length: int, before: int) -> NDArray[np.bool_]:
+        """For each node whether so many GPUs may be free for this length, from a time before `before` on."""
+        return self.firsts(gpus).bounds(length) < before
+
     def earliest(
         self,
         gpus: int,

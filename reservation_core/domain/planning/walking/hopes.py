@@ -34,7 +34,10 @@ def improvable(picture: Picture, queues: list[ShapeQueue], enough: Callable[[], 
         place, number, index, at_once = heap[0]
         queue = queues[number]
         entry = queue.entries[index]
-        hopeful = hopes.has(queue, entry)
+        hopeful, after = None, index
+        if hopes.look(queue, entry[1]):
+            after = hopes.pass_over(queue, index, at_once)
+            hopeful = after == index and hopes.has(queue, entry)
         if hopeful:
             yield entry
             if hopes.note_decision():
@@ -54,7 +57,7 @@ def improvable(picture: Picture, queues: list[ShapeQueue], enough: Callable[[], 
                 yield entry
                 return
         walked[number] = index + 1
-        index = passed[number] = hopes.pass_over(queue, index + 1, at_once)
+        index = passed[number] = hopes.pass_over(queue, index + 1, at_once) if after == index else after
         if index < len(queue.entries):
             heapreplace(heap, (queue.entries[index][0], number, index, min(2 * at_once, _MOST)))
         else:
@@ -83,17 +86,14 @@ class _Hopes:
         self._known: dict[ShapeQueue, _Known] = {}
 
     def has(self, queue: ShapeQueue, entry: Entry) -> bool | None:
-        """Whether a job in this queue may have an earlier slot: no only if not, None if there is no time to see."""
+        """Whether a job in a queue that was read may have an earlier slot: no only if not, None if there is no time."""
         _, job, length = entry
         picture = self._picture
         at = picture.at
         start, _ = self._slots.get(job.id, (at, at))
         if start <= at:
             return False
-        known = self._known.get(queue) or self._look(queue, job)
-        if known is None:
-            return None
-        places, too_long = known
+        places, too_long = self._known[queue]
         may_begin = places.may_begin(job.id, length, start, at)
         if may_begin is None:  # a place was taken, and others may be left
             if not places.read(at, self._enough):
@@ -103,11 +103,8 @@ class _Hopes:
 
     def pass_over(self, queue: ShapeQueue, first: int, at_once: int) -> int:
         """The index of the next job in a queue that may have an earlier slot at a quick look, or of one before it."""
-        known = self._known.get(queue)
-        if known is None or self._picture.pools.freed_quotas:
-            return first
-        places, too_long = known
-        stairs = places.stairs()
+        places, too_long = self._known[queue]
+        stairs = None if self._picture.pools.freed_quotas else places.stairs()
         if stairs is None:
             return first
         entries, slots = queue.entries, self._slots
@@ -124,19 +121,21 @@ class _Hopes:
                     return index
         return last
 
-    def _look(self, queue: ShapeQueue, job: Waiting) -> _Known | None:
-        """Read what is known of a shape anew if anything has changed; None if there is no time to read all."""
+    def look(self, queue: ShapeQueue, job: Waiting) -> bool:
+        """Read what is known of a job's queue anew if anything has changed; false if there is no time to read all."""
+        if queue in self._known:
+            return True
         picture = self._picture
         pools, walk = picture.pools, picture.walk
         places = pools.earlier_places(queue.gpu_type, queue.shape)
         version, too_long = walk.looked.get(places, (-1, 0))
         if version != places.version + walk.changes:
             if not places.read(picture.at, self._enough):
-                return None
+                return False
             too_long = room_length(picture, job)
             walk.looked[places] = places.version + walk.changes, too_long
-        known = self._known[queue] = places, too_long
-        return known
+        self._known[queue] = places, too_long
+        return True
 
     def note_decision(self) -> bool:
         """Note that something may have been decided; whether that changes what is known."""

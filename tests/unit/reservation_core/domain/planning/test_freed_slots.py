@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reservation_core.domain.calendar import to_moment
 from reservation_core.domain.model import ReservationKind
-from reservation_core.domain.plan import Commitment
+from reservation_core.domain.plan import Commitment, Shape
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.slot_decisions import plan_slots
 from reservation_core.domain.planning.start_decisions import plan_starts
@@ -170,7 +170,7 @@ def test_what_was_looked_at_is_forgotten_with_the_nodes_and_when_the_walk_is_ove
     decided(state, T0, of_all=False)
     assert not state.walk.looked
     state.set_reservation("r", None, ())
-    state.walk.looked[EarlierPlaces({}, 1, lambda _: ("", (0, 0, False, ""), {}))] = 0, 0
+    state.walk.looked[EarlierPlaces({}, Shape(1, 1), lambda _: ("", (0, 0, False, ""), {}))] = 0, 0
     state.set_nodes([node("a", 1), node("b", 1, first_id=10)])
     assert not state.walk.looked
 
@@ -179,7 +179,9 @@ def test_in_a_new_pool_all_are_looked_at_once_and_what_comes_meanwhile_counts_fo
     freed = Picture(snapshot([node("a", 1)], (), ())).pools.freed_time["h100"]
 
     def may_begin(job_id: str) -> bool | None:
-        return EarlierPlaces({"h100": freed}, 1, lambda _: ("", (0, 0, False, ""), {})).may_begin(job_id, 1, 1, 0)
+        return EarlierPlaces({"h100": freed}, Shape(1, 1), lambda _: ("", (0, 0, False, ""), {})).may_begin(
+            job_id, 1, 1, 0
+        )
 
     assert may_begin("job-1")
     freed.begin_walk()
