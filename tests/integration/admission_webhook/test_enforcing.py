@@ -329,7 +329,9 @@ async def test_what_was_last_heard_holds_while_the_service_is_silent(
     url = receiver.url("/v1/schedulability")
     for last_known_s in ("3600", "1"):
         receiver.answer = yes
-        with enforcing(tmp_path, pair, url, FRESH_S="0.2", LAST_KNOWN_S=last_known_s) as webhook:
+        folder = tmp_path / last_known_s
+        folder.mkdir()
+        with enforcing(folder, pair, url, FRESH_S="0.2", LAST_KNOWN_S=last_known_s) as webhook:
             async with asking(webhook, pair) as ask:
 
                 async def refused(ask: Asking = ask) -> bool:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import patch
@@ -237,9 +238,16 @@ def server_log(tmp_path: Path) -> Iterator[Path]:
         structlog.reset_defaults()
 
 
+def _no_day_begins() -> bool:
+    """Whether `tomorrow` is the same day for as long as a test takes."""
+    now = datetime.now(UTC)
+    return now.date() == (now + timedelta(minutes=1)).date()
+
+
 @pytest.fixture
 def system(database_url: str, tmp_path: Path, server_log: Path) -> Iterator[System]:
     """Four simulated h100 on one node, everything that serves them, and three people."""
+    eventually_sync(_no_day_begins)
     with _running(_Thread(database_url, tmp_path)) as running:
         yield running
 

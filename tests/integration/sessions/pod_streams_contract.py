@@ -271,13 +271,17 @@ class PodStreamsContract:
         script = 'echo $$ >>"$1"; exec cat'
         file = world.file()
         programs = await asyncio.gather(*(world.streams.run(pod, sh(script, file)) for _ in range(AT_ONCE // 2)))
+
+        async def all_have_begun() -> bool:
+            return len((await content_of(world, pod, file)).split()) == len(programs)
+
+        await eventually(all_have_begun)
         await asyncio.gather(*(program.close() for program in programs))
 
         async def all_are_over() -> bool:
             left = 'while read number; do kill -0 "$number" 2>/dev/null && echo "$number"; done <"$1"'
             return (await ran(world, pod, sh(left, file)))[0] == b""
 
-        assert len((await content_of(world, pod, file)).split()) == len(programs)
         await eventually(all_are_over)
 
     @_BOTH

@@ -57,7 +57,7 @@ async def test_whatever_people_do_at_once(
             answered[(await _act(client, chance, mine)).status_code] += 1
 
     await asyncio.gather(*(worker(number) for number in range(WORKERS)))
-    assert set(answered) <= {200, 201, 409}
+    assert set(answered) <= {200, 201, 409, 503}, "503: the database is busy"
     assert answered[201] > WORKERS
     assert answered[200] > WORKERS
     wrong = await execute(

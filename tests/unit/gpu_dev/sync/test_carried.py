@@ -134,7 +134,8 @@ class InRoot:
 
     @contextmanager
     def begin(self, *command: str) -> Iterator["subprocess.Popen[str]"]:
-        with subprocess.Popen(self.words(*command), env=self._environ, stdout=subprocess.PIPE, text=True) as process:
+        pipe = subprocess.PIPE
+        with subprocess.Popen(self.words(*command), env=self._environ, stdout=pipe, stderr=pipe, text=True) as process:
             try:
                 yield process
             finally:
@@ -148,6 +149,12 @@ class InRoot:
 
 def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def is_complete(process: "subprocess.Popen[str]") -> bool:
+    """Wait until all files have come: a session that is ended before has none to keep. False if it ends before."""
+    assert process.stderr is not None
+    return any("The folder is complete." in line for line in process.stderr)
 
 
 @pytest.fixture
@@ -199,8 +206,7 @@ def test_what_a_command_leaves_is_ended_before_its_files_are_read(inside: InRoot
 
 def test_processes_of_a_session_may_end_by_themselves(inside: InRoot) -> None:
     with inside.begin() as process:
-        while not (inside.folder / "run.sh").exists():
-            assert process.poll() is None
+        assert is_complete(process)
         (inside.folder / "out").mkdir()
         (inside.folder / "out").chmod(0o777)
         (first,) = children(process.pid)
@@ -227,8 +233,7 @@ def test_a_job_that_is_ended_while_its_files_come_ends_at_once(inside: InRoot, m
 
 def test_a_session_keeps_its_files_when_it_is_ended(inside: InRoot) -> None:
     with inside.begin() as process:
-        while not (inside.folder / "run.sh").exists():
-            assert process.poll() is None
+        assert is_complete(process)
         (inside.folder / "out").mkdir(exist_ok=True)
         inside.signal(process, signal.SIGTERM)
         assert process.wait(PATIENCE_S) == 0

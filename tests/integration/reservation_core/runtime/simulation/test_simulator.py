@@ -1,6 +1,7 @@
 """The child process: one at a time, within its limits, and ended with its caller."""
 
 import asyncio
+from contextlib import suppress
 from datetime import timedelta
 
 import psutil
@@ -26,8 +27,12 @@ def question(jobs: int) -> Question:
 
 
 def children() -> list[psutil.Process]:
-    found = psutil.Process().children()
-    return [child for child in found if "reservation_core.runtime.simulation" in child.cmdline()]
+    found = []
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):  # it may have ended meanwhile
+            if "reservation_core.runtime.simulation" in child.cmdline():
+                found.append(child)
+    return found
 
 
 async def test_the_child_answers_what_the_domain_does() -> None:

@@ -149,7 +149,7 @@ def test_one_that_looks_once_waits_a_while_for_the_database(tmp_path: Path) -> N
         capture_output=True,
         text=True,
         timeout=300,
-        env={**os.environ, **given, "GPU_DEV_DATABASE_WAIT_S": "1"},
+        env={**os.environ, **given, "GPU_DEV_DATABASE_WAIT_S": "3"},
     )
     assert done.returncode == 1
     assert done.stderr.count("waiting to start") == 1, done.stderr

@@ -7,6 +7,7 @@ import pytest
 
 from reservation_core.adapters.local.sessions import pod_streams
 from reservation_core.adapters.local.sessions.pod_streams import LocalPodConnection
+from tests.waiting import PATIENCE_S
 
 
 async def test_a_port_that_takes_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -17,4 +18,4 @@ async def test_a_port_that_takes_nothing_is_left(monkeypatch: pytest.MonkeyPatch
         writing = asyncio.create_task(connection.write(bytes(10_000_000)))
         await asyncio.sleep(0)
         writing.cancel()
-        await asyncio.wait_for(connection.close(), 10)
+        await asyncio.wait_for(connection.close(), PATIENCE_S)
