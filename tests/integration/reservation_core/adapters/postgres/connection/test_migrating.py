@@ -159,19 +159,17 @@ async def test_up_down_up_with_data(empty_database_url) -> None:
     assert await answer(url, "SELECT array_agg(queue_name ORDER BY queue_name) FROM pgmq.meta") == QUEUES
 
 
-async def test_what_older_programs_do_not_know_goes_with_its_migration(empty_database_url) -> None:
-    await migrating.upgrade(empty_database_url)
-    await fill(empty_database_url)
-    await migrating.downgrade(empty_database_url, "0010_time_given_back")
-    code = await answer(empty_database_url, "SELECT reason_code FROM reservations WHERE id = 'bkg-a'")
+async def test_what_older_programs_do_not_know_goes_with_its_migration(database_url) -> None:
+    await fill(database_url)
+    await migrating.downgrade(database_url, "0010_time_given_back")
+    code = await answer(database_url, "SELECT reason_code FROM reservations WHERE id = 'bkg-a'")
     assert code == "in_slot"
     fates = "SELECT string_agg(a ->> 'fate', ' ') FROM maintenance_windows, jsonb_array_elements(affected) AS a"
-    assert await answer(empty_database_url, fates) == "ended ends_earlier moved cancelled"
+    assert await answer(database_url, fates) == "ended ends_earlier moved cancelled"
 
 
-async def test_jobs_after_the_last_array_have_numbers_of_their_own_without_arrays(empty_database_url) -> None:
-    await migrating.upgrade(empty_database_url)
-    seed = Seed(pool(empty_database_url))
+async def test_jobs_after_the_last_array_have_numbers_of_their_own_without_arrays(database_url) -> None:
+    seed = Seed(pool(database_url))
     user = await seed.user()
     await seed.job("job-a", user, array_size=2, array_parallel=2, held=True)
     await seed.run(
@@ -183,22 +181,21 @@ async def test_jobs_after_the_last_array_have_numbers_of_their_own_without_array
                   duration, priority, workload, created_at, changed_at, array_size, id, i
            FROM reservations, generate_series(0, 1) AS i WHERE id = 'job-a'"""
     )
-    await migrating.downgrade(empty_database_url, "0048_shares")
+    await migrating.downgrade(database_url, "0048_shares")
     for number in range(3):
         await seed.job(f"job-b{number}", user)
 
 
-async def test_each_revision_can_be_left_and_entered_again(empty_database_url) -> None:
-    await migrating.upgrade(empty_database_url)
-    await fill(empty_database_url)
+async def test_each_revision_can_be_left_and_entered_again(database_url) -> None:
+    await fill(database_url)
     for revision in reversed(migrating.revisions()):
-        await migrating.downgrade(empty_database_url, revision)
-        assert (await migrating.status(empty_database_url)).current == revision
+        await migrating.downgrade(database_url, revision)
+        assert (await migrating.status(database_url)).current == revision
         if revision == "0006_notifications":
             open_windows = "SELECT count(*) FROM allocations WHERE reservation_id = 'mnt-a' AND released_at IS NULL"
-            assert await answer(empty_database_url, open_windows) == 0
-    await migrating.upgrade(empty_database_url)
-    assert await answer(empty_database_url, "SELECT count(*) FROM queue_status") == 2
+            assert await answer(database_url, open_windows) == 0
+    await migrating.upgrade(database_url)
+    assert await answer(database_url, "SELECT count(*) FROM queue_status") == 2
 
 
 async def test_migrators_at_the_same_time_take_turns(empty_database_url) -> None:
@@ -285,12 +282,11 @@ async def test_a_pgmq_that_was_there_before_stays(empty_database_url) -> None:
     await migrating.upgrade(empty_database_url)
 
 
-async def test_a_queue_of_others_keeps_pgmq_that_we_installed(empty_database_url) -> None:
-    await migrating.upgrade(empty_database_url)
-    assert await answer(empty_database_url, "SELECT origin FROM pgmq_origin") == "sql"
-    await script(empty_database_url, "SELECT pgmq.create('theirs')")
-    await migrating.downgrade(empty_database_url, "base")
-    assert await answer(empty_database_url, "SELECT array_agg(queue_name) FROM pgmq.meta") == ["theirs"]
+async def test_a_queue_of_others_keeps_pgmq_that_we_installed(database_url) -> None:
+    assert await answer(database_url, "SELECT origin FROM pgmq_origin") == "sql"
+    await script(database_url, "SELECT pgmq.create('theirs')")
+    await migrating.downgrade(database_url, "base")
+    assert await answer(database_url, "SELECT array_agg(queue_name) FROM pgmq.meta") == ["theirs"]
 
 
 async def test_a_pgmq_that_is_too_old_is_refused(empty_database_url) -> None:
