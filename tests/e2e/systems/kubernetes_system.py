@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 
+from tests.database.pools import BESIDE_SILENT_CLUSTERS
 from tests.e2e.systems.system_process import FINAL, SystemProcess
 from tests.kubernetes.api_client import JsonObject
 from tests.kubernetes.api_server import ApiServer, empty_namespace, make_namespace
@@ -22,6 +23,7 @@ from tests.waiting import eventually_sync
 
 # Like the defaults, but quicker to notice: a test has no minute to wait for a repair.
 QUICK = {
+    "GPU_DEV_DATABASE_POOL": str(BESIDE_SILENT_CLUSTERS),
     "GPU_DEV_LEASE_S": "1",
     "GPU_DEV_SWEEP_S": "0.2",
     "GPU_DEV_RESYNC_S": "1",

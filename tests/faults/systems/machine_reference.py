@@ -15,7 +15,7 @@ from pathlib import Path
 USUAL_S = 0.1
 """What a do-nothing process takes at most on a machine of two cores that has the test itself to do (idle: 0.02 s)."""
 
-_EVERY_S = 0.2
+_EVERY_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)

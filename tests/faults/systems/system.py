@@ -28,13 +28,17 @@ from reservation_core.usecases.jobs.submit import prepare, submit
 from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_expiry.expire import run_once as expire_once
 from reservation_processor.process import run as process
+from tests.database.pools import BESIDE_SILENT_CLUSTERS
 from tests.faults.systems.records import Records
 from tests.programs.prepared_processes import started
 from tests.waiting import PATIENCE_S, eventually, eventually_sync
 
 LONGEST = timedelta(hours=1)
 # Like the defaults, but quicker to notice: a test has no minute to wait for a repair.
-QUICK = {"lease_s": 1, "sweep_s": 0.2, "resync_s": 0.5, "visibility_s": 2, "end_grace_s": 5, "estimate_s": 0.5}
+QUICK = {
+    "lease_s": 1, "sweep_s": 0.2, "resync_s": 0.5, "visibility_s": 2, "end_grace_s": 5, "estimate_s": 0.5,
+    "database_pool": BESIDE_SILENT_CLUSTERS,
+}  # fmt: skip
 
 # Both halves are answered by the partial indexes: asking often must not slow down what is waited for.
 _SOME_LEFT = """

@@ -33,6 +33,7 @@ from reservation_core.runtime.settings.kubernetes import KubernetesSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_processor.process import run as process
+from tests.database.pools import FEW
 from tests.kubernetes.api_server import ApiServer
 from tests.waiting import PATIENCE_S, eventually_sync
 
@@ -71,6 +72,8 @@ class System:
         """What the command line of one of them finds around it."""
         return {
             "PATH": os.environ["PATH"],
+            # The server has this environment, too, while a command runs in its process: see `tests.conftest`.
+            **{name: os.environ[name] for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if name in os.environ},
             "HOME": str(self.folder),
             "XDG_CONFIG_HOME": str(self.folder / "config"),
             "GPU_DEV_HOME": str(self.folder / "nothing-here"),
@@ -168,8 +171,8 @@ class _Thread(threading.Thread):
     async def _serve(self) -> None:
         (self.folder / "keys").mkdir()
         settings = StandaloneSettings(
-            home=self.folder / "home", local_gpus="h100:4", end_grace_s=10, sweep_s=0.1, estimate_s=0.1, resync_s=0.5,
-            secrets_key_file=ensure_key_file(self.folder / "keys"),
+            home=self.folder / "home", local_gpus="h100:4", end_grace_s=10, estimate_s=0.25, resync_s=0.5,
+            database_pool=FEW, secrets_key_file=ensure_key_file(self.folder / "keys"),
         )  # fmt: skip
         async with open_runtime(settings, self.database_url) as runtime:
             self.tokens = await _people(runtime)
