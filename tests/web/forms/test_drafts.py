@@ -41,6 +41,11 @@ async def kept(page: Page) -> str:
     return str(await page.evaluate("sessionStorage.getItem('gpu-dev-drafts') ?? '{}'"))
 
 
+async def answer_is_noted(page: Page) -> bool:
+    """Whether the script of the page that answers has run, which may be after the page is seen."""
+    return await page.evaluate("sessionStorage.getItem('gpu-dev-sent')") is None
+
+
 async def nothing_kept(page: Page) -> bool:
     """Asked again and again by the test: the page's policy allows no wait_for_function."""
     return await kept(page) == "{}"
@@ -160,13 +165,14 @@ async def test_what_was_typed_is_there_after_leaving_and_after_a_refusal(people:
     await page.get_by_role("button", name="Submit").click()
     await expect(page.get_by_label("For at most")).to_have_attribute("aria-invalid", "true")
     # Only when its script has run is it a refusal for this tab.
-    await eventually(lambda: page.evaluate("sessionStorage.getItem('gpu-dev-sent') === null"))
+    await eventually(lambda: answer_is_noted(page))
     await page.get_by_role("link", name="Queue").click()
     await page.get_by_role("link", name="Submit", exact=True).click()
     await expect(page.get_by_label("For at most")).to_have_value("soon")
     await page.get_by_label("For at most").fill("20m")
     await page.get_by_role("button", name="Submit").click()
     await expect(page).to_have_url(re.compile(r"/jobs/job-"))
+    await eventually(lambda: answer_is_noted(page))
     await page.goto("/submit")
     await expect(page.get_by_label("Name", exact=True)).to_have_value("")
 
@@ -176,12 +182,13 @@ async def test_a_job_that_was_checked_and_loaded_again_leaves_no_draft(people: P
     await fill_job(page, "checked")
     async with page.expect_navigation():
         await page.get_by_role("button", name="Check").click()
-    await eventually(lambda: page.evaluate("sessionStorage.getItem('gpu-dev-sent') === null"))
+    await eventually(lambda: answer_is_noted(page))
     async with page.expect_navigation():
         await page.evaluate("location.reload()")
     await expect(page.get_by_label("Name", exact=True)).to_have_value("checked")
     await page.get_by_role("button", name="Submit").click()
     await expect(page).to_have_url(re.compile(r"/jobs/job-"))
+    await eventually(lambda: answer_is_noted(page))
     await page.goto("/submit")
     await expect(page.get_by_label("What to run")).to_have_value("")
     await expect(page.get_by_label("Name", exact=True)).to_have_value("")
