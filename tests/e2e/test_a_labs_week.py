@@ -163,5 +163,7 @@ def test_the_guides_chat_prints_notifications() -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as chat:
         assert chat.stdout is not None
         port = int(chat.stdout.readline())
-        httpx.post(f"http://127.0.0.1:{port}/ada", json={"text": "Your job is over."}, trust_env=False)
+        httpx.post(
+            f"http://127.0.0.1:{port}/ada", json={"text": "Your job is over."}, trust_env=False, timeout=PATIENCE_S
+        )
         assert chat.stdout.readline() == "ada is notified: Your job is over.\n"

@@ -193,7 +193,7 @@ def test_a_second_signal_ends_it_at_once(system: SystemProcess) -> None:
 def _asked_to_stop(system: SystemProcess) -> bool:
     """It takes no connections any more."""
     try:
-        return httpx.get(f"{system.url}/healthz", trust_env=False).status_code != 200
+        return httpx.get(f"{system.url}/healthz", trust_env=False, timeout=PATIENCE_S).status_code != 200
     except httpx.TransportError:
         return True
 

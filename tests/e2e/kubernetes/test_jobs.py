@@ -17,7 +17,7 @@ from tests.kubernetes.api_client import MERGE
 from tests.kubernetes.api_server import ApiServer
 from tests.kubernetes.node.pods import Way
 from tests.kubernetes.nodes import NodeSpec
-from tests.waiting import eventually_sync
+from tests.waiting import PATIENCE_S, eventually_sync
 
 NODES = ("node1", "node2", "node3")
 MEET = """
@@ -356,7 +356,7 @@ def test_user_input_reaches_no_name_and_no_label(system: KubernetesSystem) -> No
 
 
 def test_readiness_needs_no_cluster_and_nodes_show_what_the_cluster_says(system: KubernetesSystem) -> None:
-    with httpx.Client(base_url=system.process.url, trust_env=False) as http:
+    with httpx.Client(base_url=system.process.url, trust_env=False, timeout=PATIENCE_S) as http:
         assert http.get("/readyz").status_code == 200
     node = system.node("node2")
     assert (node["gpus"], node["gpu_types"], node["logical_name"]) == (4, ["h100"], "logical-node2")

@@ -113,7 +113,9 @@ def play_on(laptop: Laptop, text: str) -> None:
 def end_all_of(laptop: Laptop, project: Path) -> None:
     """End the jobs of a server that a page has started."""
     token = (project / ".gpu-dev" / "admin-token").read_text().strip()
-    with httpx.Client(base_url=f"http://127.0.0.1:{laptop.port}", headers=bearer(token), trust_env=False) as http:
+    with httpx.Client(
+        base_url=f"http://127.0.0.1:{laptop.port}", headers=bearer(token), trust_env=False, timeout=PATIENCE_S
+    ) as http:
         end_all(http)
 
 

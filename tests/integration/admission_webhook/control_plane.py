@@ -31,7 +31,7 @@ class ControlPlane:
     def client(self, name: str) -> httpx.AsyncClient:
         """A client of somebody's."""
         headers = {"Authorization": f"Bearer {self.tokens[name]}"}
-        return httpx.AsyncClient(base_url=self.url, headers=headers, trust_env=False)
+        return httpx.AsyncClient(base_url=self.url, headers=headers, trust_env=False, timeout=PATIENCE_S)
 
     async def book(self, name: str, **what: Any) -> dict[str, Any]:
         """A booking that begins now."""

@@ -332,12 +332,14 @@ def test_with_an_authority_for_clients_nobody_else_learns_anything_about_a_pod(t
             assert [nobody.get(path).status_code for path in ("/health", "/ready", "/metrics")] == [200] * 3
             assert 'outcome="stranger"} 1.0' in nobody.get("/metrics").text
         with (
-            httpx.Client(base_url=webhook.url, verify=context(of_others), trust_env=False) as other,
+            httpx.Client(base_url=webhook.url, verify=context(of_others), trust_env=False, timeout=PATIENCE_S) as other,
             pytest.raises(httpx.TransportError),
         ):
             other.post("/mutate", json=review)
         # An authority that changes is taken anew.
         authority.write_bytes((tmp_path / "somebody-authority.pem").read_bytes())
         eventually_sync(lambda: webhook.events().count("certificate_taken") == 2)
-        with httpx.Client(base_url=webhook.url, verify=context(of_others), trust_env=False) as known:
+        with httpx.Client(
+            base_url=webhook.url, verify=context(of_others), trust_env=False, timeout=PATIENCE_S
+        ) as known:
             assert asked(known, review)["allowed"] is True

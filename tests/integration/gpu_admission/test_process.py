@@ -142,7 +142,7 @@ def test_its_own_profiles_show_it_at_work(process: ExtenderProcess) -> None:
     with httpx.Client(base_url=process.debug_url, trust_env=False, timeout=60) as client:
         assert "follow" in client.get("/debug/pprof/goroutine").text
         assert client.get("/debug/pprof/profile?seconds=0.2").status_code == 200
-    assert httpx.get(f"{process.url}/debug/pprof/heap", trust_env=False).status_code == 404
+    assert httpx.get(f"{process.url}/debug/pprof/heap", trust_env=False, timeout=PATIENCE_S).status_code == 404
 
 
 def test_logs_go_to_files(api_server: ApiServer, tmp_path: Path) -> None:
@@ -196,14 +196,14 @@ def test_without_an_api_server_it_waits_and_answers_nothing(to_nobody: Path, tmp
         found = eventually_sync(silent, 120)
         assert found is not None
         assert (found.json()["NodeNames"], found.json()["Error"] != "") == (None, True)
-        assert httpx.get(f"{process.url}/ready", trust_env=False).status_code == 503
+        assert httpx.get(f"{process.url}/ready", trust_env=False, timeout=PATIENCE_S).status_code == 503
 
         def said() -> bool:
-            why = httpx.get(f"{process.url}/ready", trust_env=False).json()["why"]
+            why = httpx.get(f"{process.url}/ready", trust_env=False, timeout=PATIENCE_S).json()["why"]
             return "can't read the cluster" in why and "no connection to 127.0.0.1:9" in why
 
         eventually_sync(said, 120)
-        assert httpx.get(f"{process.url}/health", trust_env=False).status_code == 200
+        assert httpx.get(f"{process.url}/health", trust_env=False, timeout=PATIENCE_S).status_code == 200
     finally:
         process.stop()
 

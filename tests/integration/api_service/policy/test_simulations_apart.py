@@ -6,6 +6,7 @@ import httpx
 from fastapi import FastAPI
 
 from tests.integration.api_service.policy.test_simulations import CROWDED, EIGHT, simulated
+from tests.waiting import eventually
 
 
 async def test_a_second_simulation_is_asked_to_come_again(alice: httpx.AsyncClient, app: FastAPI) -> None:
@@ -25,8 +26,12 @@ async def test_a_simulation_that_takes_too_long_ends(alice: httpx.AsyncClient, a
 
 
 async def test_other_requests_are_answered_while_a_simulation_runs(alice: httpx.AsyncClient) -> None:
-    slow = asyncio.create_task(simulated(alice, trace=CROWDED, cluster=EIGHT))
-    answer = await alice.get("/v1/jobs")
-    assert answer.status_code == 200
-    assert not slow.done()
-    await slow
+    async def answered_meanwhile() -> bool:
+        simulation = asyncio.create_task(simulated(alice, trace=CROWDED, cluster=EIGHT))
+        answer = await alice.get("/v1/jobs")
+        assert answer.status_code == 200
+        is_over = simulation.done()
+        await simulation
+        return not is_over
+
+    await eventually(answered_meanwhile)
