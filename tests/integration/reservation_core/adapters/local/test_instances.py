@@ -47,7 +47,7 @@ def listed(inventory: LocalInventory) -> tuple[GpuReport, ...]:
 
 
 def hasty(monkeypatch: pytest.MonkeyPatch) -> LocalInventory:
-    monkeypatch.setattr(inventory_module, "ANSWER_S", 1.0)
+    monkeypatch.setattr(inventory_module, "ANSWER_S", 3.0)
     return LocalInventory(None, "here")
 
 

@@ -133,7 +133,7 @@ async def test_a_log_that_does_not_go_on_is_told_and_not_asked_for_without_end(
     lines: int,
     follow: bool,
 ) -> None:
-    monkeypatch.setattr(log_streams, "_STALLED_S", 0.2)
+    monkeypatch.setattr(log_streams, "_STALLED_S", 1.0)
     spec = make_spec("sh", "-c", "echo 1; echo 2; echo 3")
     await proxied.create_pod(spec)
     await finished(proxied, spec)
@@ -153,7 +153,7 @@ async def test_a_log_that_does_not_go_on_is_told_and_not_asked_for_without_end(
 async def test_a_log_that_stalls_once_is_read_to_its_end(
     proxied: KubernetesCluster, fault_proxy: FaultProxy, make_spec: SpecMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_streams, "_STALLED_S", 0.2)
+    monkeypatch.setattr(log_streams, "_STALLED_S", 1.0)
     spec = make_spec("sh", "-c", "echo 1; echo 2; echo 3")
     await proxied.create_pod(spec)
     await finished(proxied, spec)
