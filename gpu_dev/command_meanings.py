@@ -50,7 +50,7 @@ _OPTION_MEANINGS = (
     frozenset({"--expires", "--expires-in", "--for", "--lifetime"}),
     frozenset({"--duration", "--for", "--hours", "--length", "--time", "--time-limit"}),
     frozenset({"--by", "--for", "--duration"}),
-    frozenset({"--actor", "--mine", "--owner", "--user"}),
+    frozenset({"--actor", "--owner", "--user"}),
     frozenset({"--end", "--to", "--until"}),
     frozenset({"--begin", "--from", "--since", "--start"}),
     frozenset({"--repeat", "--recurrence", "--rrule", "--series", "--weekly"}),
@@ -127,6 +127,8 @@ def _below(typed: str, groups: Mapping[str, Any], *, by_meaning: bool) -> list[s
 
 def meant_option(typed: str, options: Collection[str]) -> str | None:
     """The one option that was probably meant: one of the same meaning, or the most similar one."""
+    if typed == "--mine" and "--user" in options:  # whoever asks for a user does not mean --mine
+        return "--user"
     meant = sorted(option for words in _OPTION_MEANINGS if typed in words for option in words.intersection(options))
     if meant:
         return similar(typed, meant, _ALIKE) or meant[0]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 B = TypeVar("B", bound="BaseModel")
 S = TypeVar("S", bound=Struct)
+_VARIABLE_AND_MORE = re.compile(r"([A-Za-z_]\w*)[^\w]", re.ASCII)
 _TYPE = re.compile(r"constrained-|function-(?:after|before)\[|literal\[")
 _FIELD = re.compile(r"`([\w.]+)`")
 _OPTIONS = {
@@ -148,6 +149,8 @@ def read_env(pairs: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]
     read = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
+        if not equals and (marked := _VARIABLE_AND_MORE.match(name)) is not None:
+            raise UsageError(f"--env {marked[1]}…: write --env {marked[1]}=VALUE, with an equals sign.")
         if not equals and name not in environ:
             raise UsageError(f"--env {name}: there is no such variable here. Set it, or write --env {name}=VALUE.")
         read[name] = value if equals else environ[name]

@@ -58,6 +58,13 @@ def test_env_takes_values_from_here_or_from_the_option() -> None:
         read_env(["MISSING"], {})
 
 
+@pytest.mark.parametrize("typed", ["KEY:s3cret", "KEY s3cret", "KEY-s3cret"])
+def test_env_without_an_equals_sign_is_refused_without_its_value(typed: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        read_env([typed], {})
+    assert refused.value.detail == "--env KEY…: write --env KEY=VALUE, with an equals sign."
+
+
 def test_a_working_dir_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert read_working_dir(".") == str(tmp_path)
