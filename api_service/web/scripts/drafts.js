@@ -86,9 +86,9 @@ function saveDrafts() {
   for (const form of touched) {
     const { key, whole } = keyOf(form);
     const changed = fieldsOf(form).filter((named) => whole || isChanged(named));
-    const secrets = namesOfSecrets(form);
-    if (changed.length === 0 && secrets.length === 0) delete drafts[key];
-    else drafts[key] = { at: Date.now(), user: document.body.dataset.user, secrets, fields: Object.fromEntries(changed.map(([name, field]) => [name, valueOf(field)])) };
+    const without = namesOfSecrets(form);
+    if (changed.length === 0 && without.length === 0) delete drafts[key];
+    else drafts[key] = { at: Date.now(), user: document.body.dataset.user, without, fields: Object.fromEntries(changed.map(([name, field]) => [name, valueOf(field)])) };
   }
   writeDrafts(drafts);
 }
@@ -109,8 +109,8 @@ function fill(form, draft) {
   notify(form, `What you typed at ${fillIn(form, draft)} is filled in again${withoutSecrets(draft)}. `);
 }
 
-const withoutSecrets = ({ secrets = [] }) =>
-  secrets.length === 0 ? "" : `, but not ${secrets.join(" and ")}: secrets are not kept here`;
+const withoutSecrets = ({ without = [] }) =>
+  without.length === 0 ? "" : `, but not ${without.join(" and ")}: secrets are not kept here`;
 
 /** It becomes a draft only if somebody changes it. */
 function fillWithTaken(form, draft) {
