@@ -146,7 +146,6 @@ async def _plan(runtime: Runtime, settings: ProcessorSettings, epoch: int, accou
             estimates=settings.estimates,
             estimate_every=timedelta(seconds=settings.estimate_s),
             reload_every=timedelta(seconds=settings.reload_s),
-            visibility=timedelta(seconds=settings.visibility_s),
             max_reads=settings.max_reads,
             promises=settings.promises,
             slack=timedelta(seconds=settings.promise_slack_s),

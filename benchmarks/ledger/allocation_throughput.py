@@ -33,7 +33,6 @@ RULES = PlannerRules(
     estimates=500,
     estimate_every=timedelta(seconds=1),
     reload_every=timedelta(minutes=1),
-    visibility=timedelta(seconds=30),
     max_reads=5,
 )
 

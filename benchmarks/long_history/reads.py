@@ -118,6 +118,7 @@ def _planner(now: datetime) -> dict[str, list[Values]]:
         "open_allocations": [{}],
         "nearest_open_allocations": [{"limit": 10_000}],
         "open_allocations_of": [{"ids": ["job-r00000001", "bkg-l00000001"]}],
+        "planner_news": [{"limit": 1000}],
         "waiting_of": [{"ids": ["job-w00000001", "job-h000000004"]}],
         "waiting_windows": [{"limit": 100}],
         "waiting_apart": [{}],

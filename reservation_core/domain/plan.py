@@ -169,6 +169,17 @@ class Start:
     had_slot: bool = False
     asker: Asker | None = None
 
+    @property
+    def detail(self) -> str:
+        """The words of the reason that the job has once it has its GPUs."""
+        if self.gpus and self.gpus[0].gpu_id < 0:
+            return f"Given CPUs and memory of {self.gpus[0].node}; its pod is being started."
+        by_node: dict[str, list[int]] = {}
+        for gpu in self.gpus:
+            by_node.setdefault(gpu.node, []).append(gpu.index)
+        places = " ".join(f"{node}:{','.join(map(str, sorted(indices)))}" for node, indices in by_node.items())
+        return f"Given GPUs {places}; its pods are being started."
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedSlot:

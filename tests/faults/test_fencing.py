@@ -32,7 +32,6 @@ RULES = PlannerRules(
     estimates=100,
     estimate_every=timedelta(seconds=1),
     reload_every=timedelta(seconds=60),
-    visibility=timedelta(seconds=2),
     max_reads=5,
 )
 

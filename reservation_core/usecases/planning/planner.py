@@ -16,7 +16,7 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWo
 from reservation_core.contracts.queue_messages import JobMessage
 from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY, PlacementPolicy
 from reservation_core.domain.errors import CalendarConflictError
-from reservation_core.domain.plan import PlannedSlot, Start, by_reservation
+from reservation_core.domain.plan import PlannedSlot, Start, Waiting, by_reservation
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
 from reservation_core.domain.planning.slot_decisions import USED, lacks_slots
 from reservation_core.ports.clock import Clock
@@ -53,7 +53,6 @@ class PlannerRules:
     estimates: int
     estimate_every: timedelta
     reload_every: timedelta
-    visibility: timedelta
     max_reads: int
     promises: int = 10_000
     slack: timedelta = timedelta(0)
@@ -188,12 +187,15 @@ class Planner:
         """Read, decide, commit. Raises LostLeadershipError when another planner has taken over."""
         now = self._clock.now()
         async with self._uow(one_statement=True) as uow:
-            messages = await uow.queue.read(
-                QueueName.GPU_JOBS, visibility=self._rules.visibility, limit=self._rules.messages
-            )
-        inbox = _sort(messages)
-        self._cadence.full_reads = self._cadence.full_reads + 1 if len(messages) == self._rules.messages else 0
-        picture = await self._refreshed(inbox, now)
+            news = await uow.planning.news(self._rules.messages, self._rules.start_allowance)
+            messages, inbox = news.messages, _sort(news.messages)
+            self._cadence.full_reads = self._cadence.full_reads + 1 if len(messages) == self._rules.messages else 0
+            picture = None if self._cadence.is_reload_due(now) else self._picture
+            if picture is not None:
+                if inbox.inventory:
+                    picture.set_nodes(await uow.planning.nodes())
+                await self._apply_changed(uow, picture, inbox.ids, waiting=news.waiting)
+        picture = await self._reload(now) if picture is None else await self._refilled(picture)
         quotas_changed = await self._quota.update(picture.common, now)
         picture.cpu_jobs.set_orders(picture.common.queue.orders)
         starts = picture.plan_starts(self._clock.now(), self._rules.batch)
@@ -284,16 +286,8 @@ class Planner:
         async with self._uow() as uow:
             await uow.planning.publish_estimates(self._epoch, estimates, now)
 
-    async def _refreshed(self, inbox: _Inbox, now: datetime) -> CalendarPicture:
-        """Return the picture, updated with the rows that the messages point to."""
-        picture = self._picture
-        if picture is None or self._cadence.is_reload_due(now):
-            return await self._reload(now)
-        if inbox.ids or inbox.inventory:
-            async with self._uow(one_statement=True) as uow:
-                if inbox.inventory:
-                    picture.set_nodes(await uow.planning.nodes())
-                await self._apply_changed(uow, picture, inbox.ids)
+    async def _refilled(self, picture: CalendarPicture) -> CalendarPicture:
+        """Return the picture, with more of the queue where it has little left."""
         for gpu_type, after in picture.needs_refill(self._low_water):
             async with self._uow() as uow:
                 jobs = await uow.planning.more_waiting(gpu_type, after, self._rules.window, self._rules.start_allowance)
@@ -328,13 +322,21 @@ class Planner:
         return bool(refused)
 
     async def _apply_changed(
-        self, uow: UnitOfWork, picture: CalendarPicture, ids: list[str], slotted: Sequence[str] = ()
+        self,
+        uow: UnitOfWork,
+        picture: CalendarPicture,
+        ids: list[str],
+        slotted: Sequence[str] = (),
+        waiting: Sequence[Waiting] | None = None,
     ) -> None:
-        """Read these jobs again; `slotted` of them may have slots that the picture does not know."""
+        """Read these jobs again, unless the `waiting` of them were just read.
+
+        `slotted` of them may have slots that the picture does not know.
+        """
         if not ids:
             return
         waiting, commitments = await uow.planning.changed(
-            ids, self._rules.start_allowance, [*picture.slotted(ids), *slotted]
+            ids, self._rules.start_allowance, [*picture.slotted(ids), *slotted], waiting
         )
         in_queue = {job.id: job for job in waiting}
         rows = by_reservation(commitments)
@@ -374,7 +376,7 @@ class Planner:
                 if message.read_count >= self._rules.max_reads:
                     await uow.queue.bury(QueueName.GPU_JOBS, message, error)
                 else:
-                    await uow.queue.postpone(QueueName.GPU_JOBS, [message.id], timedelta(seconds=message.read_count))
+                    await uow.queue.put_off(QueueName.GPU_JOBS, message.id, timedelta(seconds=message.read_count))
 
 
 def _sort(messages: list[QueuedMessage]) -> _Inbox:

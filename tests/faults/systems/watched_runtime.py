@@ -16,7 +16,7 @@ from reservation_core.domain.jobs.arrays import ArrayState
 from reservation_core.domain.model import FINAL_STATUSES, PodName, PodSpec, PodStatus, Reason
 from reservation_core.domain.plan import Start
 from reservation_core.ports.cluster import Cluster
-from reservation_core.ports.planning.planning import PlanOutcome
+from reservation_core.ports.planning.planning import PlannerNews, PlanOutcome
 from reservation_core.ports.queues import QueuedMessage, QueueName
 from reservation_core.runtime.wiring import Runtime
 
@@ -121,6 +121,12 @@ class _WatchedArrays(_Noting):
 
 
 class _WatchedPlanning(_Noting):
+    async def news(self, limit: int, start_allowance: timedelta) -> PlannerNews:
+        news: PlannerNews = await self._inner.news(limit, start_allowance)
+        if news.messages:
+            self._done.append("read of gpu_jobs")
+        return news
+
     async def commit(
         self, epoch: int, starts: Sequence[Start], now: datetime, handled: Sequence[int] = ()
     ) -> PlanOutcome:

@@ -1,7 +1,7 @@
 """The queues, through the `pgmq` package's SQLAlchemy client and always inside a given transaction."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -22,6 +22,11 @@ async def open_client(engine: AsyncEngine) -> PGMQueue:
     return client
 
 
+def message_of(row: Mapping[str, Any]) -> QueuedMessage:
+    """A delivery; the row has the body as text."""
+    return QueuedMessage(row["msg_id"], row["read_ct"], row["enqueued_at"], json.loads(row["body"]))
+
+
 class Queue:
     """PGMQ inside the transaction of the unit of work it hangs on."""
 
@@ -40,7 +45,7 @@ class Queue:
         # Not through the client: the planner reads before every plan, and somebody waits for each.
         parameters = {"queue": queue.value, "hidden_s": seconds, "limit": limit}
         found = await direct.fetch(self._connection, "read_messages", parameters)
-        return [QueuedMessage(m["msg_id"], m["read_ct"], m["enqueued_at"], json.loads(m["body"])) for m in found]
+        return [message_of(row) for row in found]
 
     async def delete(self, queue: QueueName, ids: Sequence[int]) -> None:
         """Forget handled messages; unknown ids are nothing."""
@@ -55,6 +60,16 @@ class Queue:
                 text("SELECT pgmq.set_vt(CAST(:queue AS text), CAST(:ids AS bigint[]), CAST(:vt AS integer))"),
                 {"queue": queue.value, "ids": list(ids), "vt": round(by.total_seconds())},
             )
+
+    async def put_off(self, queue: QueueName, message_id: int, by: timedelta) -> None:
+        """Count a delivery of a message that was read without being hidden, and hide it for `by`."""
+        await self._connection.execute(
+            text(
+                f"UPDATE pgmq.q_{queue.value} SET read_ct = read_ct + 1, vt = clock_timestamp() + :by "  # noqa: S608 - a name from our enum
+                "WHERE msg_id = :id"
+            ),
+            {"id": message_id, "by": by},
+        )
 
     async def unread(self, queue: QueueName, ids: Sequence[int]) -> None:
         """Count one delivery of each less: what happened was nobody's fault. They stay hidden as they were."""

@@ -11,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from reservation_core.adapters.postgres.connection import direct
+from reservation_core.adapters.postgres.connection.queues import message_of
 from reservation_core.adapters.postgres.connection.shared_clock import SharedClock, counted_by
 from reservation_core.adapters.postgres.connection.silent_sessions import row_unless_held_up
 from reservation_core.adapters.postgres.jobs.ledger_constraints import LEDGER_CONSTRAINTS, violates
@@ -19,6 +20,7 @@ from reservation_core.adapters.postgres.planning.planning_rows import (
     commitment_of,
     dependant_of,
     gpu_of,
+    jobs_in,
     queued_of,
     spare_of,
     waiting_of,
@@ -41,7 +43,7 @@ from reservation_core.domain.plan import (
 )
 from reservation_core.domain.planning.run_times import OWN_ENDS, RunTime
 from reservation_core.domain.planning.standings import AGEING, ALIKE, LONGEST, SECOND, Orders, standing
-from reservation_core.ports.planning.planning import LostLeadershipError, PlanOutcome
+from reservation_core.ports.planning.planning import LostLeadershipError, PlannerNews, PlanOutcome
 
 _FIRST = (-(2**31), 0)
 
@@ -109,8 +111,7 @@ class Planning(StatementRunner):
         waiting += [waiting_of(row, start_allowance) for row in apart if row["id"] not in known]
         waiting_for_others = await self._mappings("waiting_dependants", limit=MOST_DEPENDANTS)
         nodes = await self.nodes()
-        held = await self._mappings("open_allocations")
-        commitments = tuple(commitment_of(row) for row in held)
+        commitments = tuple(commitment_of(row) for row in await self._mappings("open_allocations"))
         dependants = tuple(dependant_of(row, start_allowance) for row in waiting_for_others)
         return PlanningSnapshot(nodes, commitments, tuple(waiting), frozenset(complete), dependants)
 
@@ -142,19 +143,30 @@ class Planning(StatementRunner):
             for name, cards in ((name, list(group)) for name, group in groupby(rows, key=lambda row: row.node))
         )
 
+    async def news(self, limit: int, start_allowance: timedelta) -> PlannerNews:
+        """The oldest messages to the planner, and the waiting ones of the jobs that they name, read together.
+
+        The messages stay: only the leader reads them, and `commit` drops those that were handled.
+        """
+        rows = await direct.fetch(self._connection, "planner_news", {"limit": limit})
+        return PlannerNews([message_of(row) for row in rows], jobs_in(rows, start_allowance))
+
     async def changed(
-        self, ids: Sequence[str], start_allowance: timedelta, slotted: Collection[str] = ()
-    ) -> tuple[list[Waiting], list[Commitment]]:
+        self,
+        ids: Sequence[str],
+        start_allowance: timedelta,
+        slotted: Collection[str] = (),
+        waiting: Sequence[Waiting] | None = None,
+    ) -> tuple[Sequence[Waiting], list[Commitment]]:
         """The current state of these reservations: waiting (or for others), holding GPUs, or (in neither list) ended.
 
-        For waiting jobs the ledger is read only if they are in `slotted`, as the planner alone assigns slots.
+        `waiting`: those of the first kind, if they were just read. For them the ledger is read only if they are in
+        `slotted`, as the planner alone assigns slots.
         """
-        rows = await direct.fetch(self._connection, "waiting_of", {"ids": list(ids)})
-        waiting = [(dependant_of if row["held"] else waiting_of)(row, start_allowance) for row in rows]
+        if waiting is None:
+            waiting = jobs_in(await direct.fetch(self._connection, "waiting_of", {"ids": list(ids)}), start_allowance)
         waiting_ids = {job.id for job in waiting}
-        others = [
-            reservation_id for reservation_id in ids if reservation_id not in waiting_ids or reservation_id in slotted
-        ]
+        others = [job_id for job_id in ids if job_id not in waiting_ids or job_id in slotted]
         if not others:
             return waiting, []  # a waiting job holds nothing but a slot
         held = await direct.fetch(self._connection, "open_allocations_of", {"ids": others})
@@ -259,7 +271,7 @@ class Planning(StatementRunner):
                 "commit_starts",
                 {
                     "ids": [start.id for start in starts],
-                    "reasons": [_allocation_detail(start) for start in starts],
+                    "reasons": [start.detail for start in starts],
                     "range_ends": [start.end for start in starts],
                     "versions": [start.version for start in starts],
                     "gpu_owners": [owner for owner, _, _ in placed],
@@ -386,13 +398,3 @@ class Planning(StatementRunner):
 
 def _lost(epoch: int) -> LostLeadershipError:
     return LostLeadershipError(f"epoch {epoch} is over: another planner has taken the lease")
-
-
-def _allocation_detail(start: Start) -> str:
-    if start.gpus and start.gpus[0].gpu_id < 0:
-        return f"Given CPUs and memory of {start.gpus[0].node}; its pod is being started."
-    by_node: dict[str, list[int]] = {}
-    for gpu in start.gpus:
-        by_node.setdefault(gpu.node, []).append(gpu.index)
-    places = " ".join(f"{node}:{','.join(map(str, sorted(indices)))}" for node, indices in by_node.items())
-    return f"Given GPUs {places}; its pods are being started."

@@ -65,6 +65,27 @@ SELECT reservation_id, coalesce(gpu_id, -1 - node_id * 32 - cpu_slot) AS gpu_id,
        cpu_milli, memory_bytes
 FROM allocations WHERE released_at IS NULL AND reservation_id = ANY(CAST(:ids AS text[]));
 
+-- name: planner_news
+-- The oldest visible messages to the planner, as pgmq.read would find them, and the jobs that they name as `waiting_of` reads
+-- them. Each job by itself: however many messages there are, no plan reads all reservations.
+SELECT n.msg_id, n.read_ct + 1 AS read_ct, n.enqueued_at, CAST(n.message AS text) AS body, w.*
+FROM (SELECT msg_id, read_ct, enqueued_at, message FROM pgmq.q_gpu_jobs
+      WHERE vt <= clock_timestamp() ORDER BY msg_id LIMIT :limit) AS n
+LEFT JOIN LATERAL (
+    SELECT id, gpus, nodes, gpu_type, preemptible,
+           CAST(extract(epoch FROM CASE WHEN preemptible THEN least(duration, coalesce(min_runtime, '0') + coalesce(end_signal_before, '0') + '5 s')
+                                   ELSE duration END) AS float8) AS duration_s, priority, seq, version,
+           avoid_nodes, user_id, booking_id, project, created_at, cpu_milli, memory_bytes,
+           (SELECT p.promised_start_at FROM start_promises p WHERE p.reservation_id = reservations.id) AS promised_at, held,
+           CASE WHEN held THEN ARRAY(SELECT o.needs_id FROM open_needs(id) AS o WHERE NOT o.by_start) END AS needed_ends,
+           CASE WHEN held THEN ARRAY(SELECT o.needs_id FROM open_needs(id) AS o WHERE o.by_start) END AS needed_starts
+    FROM reservations
+    WHERE id = n.message ->> 'id' AND status = 'queued' AND kind = 'job'
+      AND (held IS NOT TRUE OR (array_size IS NULL AND booking_id IS NULL AND preemptible IS NOT TRUE AND has_few_needs(id)))
+    OFFSET 0
+) AS w ON true
+ORDER BY n.msg_id;
+
 -- name: waiting_of
 -- The waiting ones of these jobs; of those that wait for others, those that may have a slot, with what they still wait for.
 SELECT id, gpus, nodes, gpu_type, preemptible,

@@ -1,6 +1,6 @@
 """What the planner reads, from rows."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -33,6 +33,12 @@ def waiting_of(row: Mapping[Any, Any], start_allowance: timedelta) -> Waiting:
         preemptible=bool(row["preemptible"]),
         share=share_of(row["cpu_milli"], row["memory_bytes"]),
     )
+
+
+def jobs_in(rows: Iterable[Mapping[Any, Any]], start_allowance: timedelta) -> list[Waiting]:
+    """The waiting jobs of these rows, also of those that wait for others; a row may be without one."""
+    found = (row for row in rows if row["id"] is not None)
+    return [(dependant_of if row["held"] else waiting_of)(row, start_allowance) for row in found]
 
 
 def dependant_of(row: Mapping[Any, Any], start_allowance: timedelta) -> Waiting:

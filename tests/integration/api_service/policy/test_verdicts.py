@@ -43,7 +43,6 @@ class Lab:
             estimates=500,
             estimate_every=timedelta(0),
             reload_every=timedelta(hours=1),
-            visibility=timedelta(seconds=1),
             max_reads=2,
         )
         planner = Planner(self.runtime.uow, self.runtime.clock, epoch, rules)

@@ -34,7 +34,6 @@ RULES = PlannerRules(
     estimates=500,
     estimate_every=timedelta(0),
     reload_every=timedelta(hours=1),
-    visibility=timedelta(seconds=1),
     max_reads=2,
 )
 MAX_STARTS = 3

@@ -109,8 +109,10 @@ async def test_the_planners_queue_has_no_held_job(world: World) -> None:
     async with world.uow() as uow:
         seen = await uow.planning.snapshot(10, ALLOWANCE)
         changed, _ = await uow.planning.changed([first, second], ALLOWANCE)
+        news = await uow.planning.news(10, ALLOWANCE)
         more = await uow.planning.more_waiting(None, None, 10, ALLOWANCE)
     assert [[job.id for job in jobs if job.needs is None] for jobs in (seen.waiting, changed, more)] == [[first]] * 3
+    assert news.waiting == changed
     assert [job.id for job in (*seen.dependants, *changed) if job.needs == (Need(first, by_start=False),)] == [
         second
     ] * 2

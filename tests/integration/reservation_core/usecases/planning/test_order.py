@@ -1,5 +1,6 @@
 """The order of what waits, on a real database: smaller jobs first or by arrival, after priority and fair share."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -10,8 +11,10 @@ from reservation_core.domain.model import JobStatus, Role
 from reservation_core.domain.plan import Waiting
 from reservation_core.domain.policy.limits import QueueOrder, Scope
 from reservation_core.ports.people.identities import Principal
+from reservation_core.ports.queues import QueueName
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.planning.planner import Planner
+from tests.database.sql import sql
 from tests.integration.reservation_core.usecases.planning.quotas.test_quotas import rule
 from tests.integration.reservation_core.usecases.planning.test_slots import WHOLE, plan, slot
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, World
@@ -157,14 +160,19 @@ async def test_every_way_to_read_what_waits_has_the_times_of_submission_and_prom
     assert submitted_at[slotted] < submitted_at[ids[1]]
     promised = (await world.view(slotted)).promised_start_at
     assert promised is not None
-    found: dict[str, list[Waiting]] = {}
+    found: dict[str, Sequence[Waiting]] = {}
     async with world.uow() as uow:
         found["first"] = list((await uow.planning.snapshot(1000, ALLOWANCE)).waiting)
         found["apart"] = list((await uow.planning.snapshot(0, ALLOWANCE)).waiting)
         found["changed"], _ = await uow.planning.changed(ids, ALLOWANCE)
+        messages = [{"v": 1, "kind": "changed", "id": job_id} for job_id in ids]
+        await uow.queue.send(QueueName.GPU_JOBS, [*messages, {"v": 1, "kind": "inventory"}])
+        await sql(uow, "SELECT pgmq.send('gpu_jobs', body) FROM unnest(CAST('{7,[]}' AS jsonb[])) AS body")
+        found["news"] = (await uow.planning.news(100, ALLOWANCE)).waiting
         found["more"] = await uow.planning.more_waiting(None, None, 100, ALLOWANCE)
     assert {job.id for job in found["apart"]} == {slotted}
     assert all(len(found[way]) == len(ids) for way in ("first", "changed", "more"))
+    assert set(found["news"]) == set(found["changed"])
     for job in (job for jobs in found.values() for job in jobs):
         assert job.submitted_at == submitted_at[job.id]
         assert job.promised_at == (to_micros(promised) if job.id == slotted else None)

@@ -14,7 +14,6 @@ RULES = PlannerRules(
     estimates=10,
     estimate_every=SECOND,
     reload_every=60 * SECOND,
-    visibility=SECOND,
     max_reads=3,
     slot_batches=2,
 )
