@@ -31,6 +31,9 @@ class KnownTypes:
         now = asyncio.get_running_loop().time()
         if not self._seen and now < self._none_until:
             return
+        if self._none_until:
+            # Submissions that come before the answer go by the last one: they would all ask at once.
+            self._none_until = now + _NONE_FOR_S
         async with self._uow(one_statement=True) as uow:
             self._seen = frozenset(await uow.inventory.types())
         self._none_until = now + _NONE_FOR_S
