@@ -22,7 +22,6 @@ from api_service.metrics.gpu_metrics import GpuSeries
 from api_service.metrics.metrics import ApiMetrics
 from api_service.open_streams import OpenStreams
 from api_service.policy_cache import PolicyCache
-from api_service.sessions.ssh_door import SshDoor
 from api_service.submission import SubmissionWriter
 from reservation_core.ports.jobs.reservations import NewReservation, Submitted
 from reservation_core.ports.people.identities import Principal
@@ -32,6 +31,7 @@ from reservation_core.runtime.reading.sign_in import SignInSetup, open_sign_in
 from reservation_core.runtime.sessions.connections import Connections
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.simulation.simulator import Simulator
+from reservation_core.runtime.ssh.door import SshDoor
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.bookings.waitlist import Waitlist
 from reservation_core.usecases.jobs.submit import submit

@@ -4,16 +4,22 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import structlog
 
+from reservation_core.ports.sessions.ssh_keys import ServerKeyUnreadableError
+from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.http.serving import open_socket
 from reservation_core.runtime.processes.companions import beside
 from reservation_core.runtime.sessions.connections import Connections
 from reservation_core.runtime.settings.components import SessionSettings
-from reservation_core.runtime.ssh.server import SshServer
-from reservation_core.runtime.ssh.visits import GatewayConnection
+from reservation_core.runtime.ssh.door import SshDoor
 from reservation_core.runtime.wiring import Runtime
+from reservation_core.usecases.sessions.server_keys import certificate_authority, host_key
+
+if TYPE_CHECKING:
+    from reservation_core.runtime.ssh.visits import GatewayConnection
 
 _BACKLOG = 1024
 _PAUSE_S = 0.1
@@ -37,16 +43,17 @@ async def run(
         return
     opened = open_socket(settings.ssh.listen, "GPU_DEV_SSH__LISTEN")
     connections = Connections(runtime.uow, runtime.clock, settings.connections_per_user)
-    server = SshServer(runtime, settings.ssh, connections, runtime.ssh)
     try:
         host, port = opened.getsockname()[:2]
-        loaded = asyncio.Event()
+        door = SshDoor(runtime, settings.ssh, connections, port)
 
-        async def load() -> None:
-            await server.load(port)
-            loaded.set()
+        async def read_keys() -> None:
+            """Make them if need be, and raise ServerKeyUnreadableError before a client comes."""
+            async with runtime.uow() as uow:
+                await host_key(uow, runtime.clock.now())
+                await certificate_authority(uow, runtime.clock.now())
 
-        await runtime.loops["ssh_keys"].keep(load, stop=stop)
+        await runtime.loops["ssh_keys"].keep(read_keys, stop=stop)
         if stop.is_set():
             return
         opened.setblocking(False)
@@ -55,14 +62,14 @@ async def run(
         if ready is not None:
             ready(host, port)
         async with beside(connections.run(runtime.loops["ssh_connections"]), name="ssh connections"):
-            async with beside(_accept(server, opened), name="ssh clients"):
+            async with beside(_accept(door, opened), name="ssh clients"):
                 await stop.wait()
-            await server.stop(_STOP_PATIENCE_S)
+            await door.stop(_STOP_PATIENCE_S)
     finally:
         opened.close()
 
 
-async def _accept(server: SshServer, opened: socket.socket) -> None:
+async def _accept(door: SshDoor, opened: socket.socket) -> None:
     loop = asyncio.get_running_loop()
     connecting: set[asyncio.Task[None]] = set()
     while True:
@@ -75,18 +82,22 @@ async def _accept(server: SshServer, opened: socket.socket) -> None:
                 raise
             await asyncio.sleep(_PAUSE_S)
             continue
-        connection = server.connection((peer[0], peer[1]))
+        try:
+            connection = await door.connection((peer[0], peer[1]))
+        except (DatabaseUnavailableError, ServerKeyUnreadableError) as error:
+            _log.warning("ssh_client_refused", error=str(error))
+            connection = None
         if connection is None:
             accepted.close()
             continue
-        task = loop.create_task(_connect(server, connection, accepted))
+        task = loop.create_task(_connect(door, connection, accepted))
         connecting.add(task)
         task.add_done_callback(connecting.discard)
 
 
-async def _connect(server: SshServer, connection: GatewayConnection, accepted: socket.socket) -> None:
+async def _connect(door: SshDoor, connection: "GatewayConnection", accepted: socket.socket) -> None:
     try:
         await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, accepted)
     except OSError:
-        server.forget(connection)
+        door.forget(connection)
         accepted.close()

@@ -3,11 +3,13 @@
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from hashlib import sha256
-
-from icalendar import Calendar, Event
+from typing import TYPE_CHECKING
 
 from reservation_core.domain.bookings.nouns import Booking
 from reservation_core.domain.model import BookingStatus
+
+if TYPE_CHECKING:
+    from icalendar import Event
 
 MEDIA_TYPE = "text/calendar; charset=utf-8"
 REFRESH = timedelta(minutes=15)
@@ -20,6 +22,9 @@ _TENTATIVE = frozenset({BookingStatus.WAITING, BookingStatus.OFFERED})
 
 def calendar_of(user: str, bookings: Iterable[Booking], now: datetime) -> bytes:
     """The file. The library folds lines and escapes texts, so a title can't add a property."""
+    # Imported only here: the library takes 50 ms and 3 MB, and most servers are asked for no such file.
+    from icalendar import Calendar  # noqa: PLC0415
+
     calendar = Calendar()
     calendar.add("prodid", "-//GPU Dev Server//bookings//EN")
     calendar.add("version", "2.0")
@@ -41,7 +46,9 @@ def tag_of(user: str, bookings: Iterable[Booking]) -> str:
     return f'W/"{digest.hexdigest()[:32]}"'
 
 
-def _event(booking: Booking, now: datetime) -> Event:
+def _event(booking: Booking, now: datetime) -> "Event":
+    from icalendar import Event  # noqa: PLC0415 - see calendar_of
+
     event = Event()
     wanted = booking.wanted
     cards = f"{wanted.gpus * wanted.nodes} x {wanted.gpu_type or 'GPU'}"
