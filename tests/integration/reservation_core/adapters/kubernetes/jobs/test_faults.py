@@ -102,8 +102,7 @@ async def test_retry_after_is_honoured_by_every_create(
     fault_proxy.inject(Harm.ANSWER, "POST", code=429, times=1, retry_after_s=1)
     first = asyncio.create_task(cluster.create_pod(make_spec("true")))
     clock = asyncio.get_running_loop().time
-    # Where this is not looked at for as long as all have to wait, the first is made.
-    await eventually(lambda: cluster._pacing.take(clock()) > 0 or first.done())
+    await eventually(lambda: cluster._pacing.take(clock()) > 0 or first.done())  # the pause may be over by now
     await asyncio.gather(first, *(cluster.create_pod(make_spec("true")) for _ in range(3)))
     refused, *later = [seen for seen in fault_proxy.requests if seen.method == "POST" and "/pods" in seen.path]
     assert (refused.code, [seen.code for seen in later]) == (429, [201] * 4)

@@ -29,8 +29,7 @@ THIS_HOUR = NOW.replace(minute=0, second=0, microsecond=0)
 @pytest.fixture(autouse=True)
 def times(monkeypatch: pytest.MonkeyPatch) -> None:
     """Anew before each test: a day may have begun since this module was imported."""
-    now = datetime.now(UTC)
-    monkeypatch.setattr(f"{__name__}.NOW", now)
+    monkeypatch.setattr(f"{__name__}.NOW", now := datetime.now(UTC))
     monkeypatch.setattr(f"{__name__}.THIS_HOUR", now.replace(minute=0, second=0, microsecond=0))
 
 
@@ -63,16 +62,13 @@ async def read(uow: UnitOfWorkFactory, gpu: int, start: datetime, end: datetime,
 
 async def test_looking_up_a_fleet_is_quick_also_by_a_prepared_plan(uow: UnitOfWorkFactory, seed: Any) -> None:
     """From the sixth time on PostgreSQL may use a plan for ten GPUs."""
-    await seed.run(
-        "INSERT INTO nodes (name, ready, schedulable, last_seen_at) "
-        "SELECT 'fleet-' || n, true, true, now() FROM generate_series(1, 800) n"
-    )
+    nodes = "SELECT 'fleet-' || n, true, true, now() FROM generate_series(1, 800) n"
+    await seed.run(f"INSERT INTO nodes (name, ready, schedulable, last_seen_at) {nodes}")
     await seed.run(
         "INSERT INTO gpus (node_id, index, gpu_type, uuid, updated_at) "
         "SELECT n.id, i, 'h100', 'GPU-' || n.name || '-' || i, now() FROM nodes n, generate_series(0, 7) i"
     )
-    await seed.run("ANALYZE nodes")
-    await seed.run("ANALYZE gpus")
+    await seed.run("ANALYZE nodes, gpus")
     gpus = {(f"GPU-fleet-{number}-{index}", None) for number in range(1, 801) for index in range(8)}
     async with uow() as work:
         await sql(work, "SET LOCAL plan_cache_mode = force_generic_plan")
@@ -340,8 +336,7 @@ async def test_days_are_made_ahead_and_dropped_when_they_are_over(uow: UnitOfWor
     made = await days(seed)
     midnight = NOW.replace(hour=0, minute=0, second=0, microsecond=0)
     ahead = {(parent, midnight + n * DAY) for parent in ("gpu_samples", "gpu_minutes") for n in (0, 1, 2)}
-    # The database that this one is a copy of may have been made the day before.
-    assert made == set() if await in_timescaledb(seed) else made >= ahead
+    assert made == set() if await in_timescaledb(seed) else made >= ahead  # those of yesterday, too, after midnight
     samples, minutes, old_minutes = [
         await make_day(seed, parent, NOW - age * DAY)
         for parent, age in (("gpu_samples", 3), ("gpu_minutes", 3), ("gpu_minutes", 32))
