@@ -75,7 +75,7 @@ STATUS_OF: Mapping[type[errors.DomainError], int] = {
 """The status of every domain error; a test checks that none is missing."""
 
 _NAMES_ITS_FIELD = re.compile(r"[a-z_]+(\.[a-z_]+)*: ")
-"""A refusal of several fields is said of the body, and begins with the name of its field."""
+"""A fault of several fields is said of the body, and begins with the field that is wrong."""
 
 INVALID_TOKEN = {"WWW-Authenticate": 'Bearer realm="gpu-dev", error="invalid_token"'}
 """The headers of a 401 for an unknown token."""
