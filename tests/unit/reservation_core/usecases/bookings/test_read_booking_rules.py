@@ -10,6 +10,7 @@ from reservation_core.domain.bookings.nouns import Span, Wanted
 from reservation_core.domain.bookings.refusals import Booker, Judge, slots_near
 from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.policy.limits import NO_POLICY, Policy, PolicyRule, Relaxation, RuleName, Rules, Scope
+from reservation_core.domain.policy.membership import not_in_project
 from reservation_core.domain.policy.rules import Holding, UsageView
 from tests.examples import examples
 
@@ -21,7 +22,7 @@ CARDS = [BookableGpu(number, "a", number, ("h100", "t4")[number % 2], True) for 
 
 
 def judge(policy: Policy, gpus: int = 1, *, foreign: bool = False, usage: UsageView = UsageView()) -> Judge:  # noqa: B008
-    who = Booker(1, "alice", "vision" if foreign else None, foreign)
+    who = Booker(1, "alice", "vision" if foreign else None, not_in_project("vision") if foreign else None)
     return Judge(who, Wanted(gpus), policy, usage, NOW)
 
 
