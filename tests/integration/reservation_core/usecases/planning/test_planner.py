@@ -154,46 +154,6 @@ async def test_a_deposed_planner_gives_no_slots(world: World) -> None:
     assert (await world.view(job_id)).promised_start_at is None
 
 
-async def test_messages_that_can_not_be_read_go_to_the_dead_letters_and_stop_nobody(world: World) -> None:
-    world.rules = replace(world.rules, max_reads=1)
-    async with world.uow() as uow:
-        await uow.queue.send(
-            QueueName.GPU_JOBS, [{"kind": "nonsense"}, {"v": 1, "kind": "submitted"}, {"v": 99, "kind": "submitted"}]
-        )
-    job_id = await world.submitted()
-    await world.plan()
-    assert (await world.row(job_id)).status is JobStatus.STARTING
-    async with world.uow() as uow:
-        letters = await uow.queue.dead_letters(QueueName.GPU_JOBS, 10)
-    assert len(letters) == 3
-    assert all("JobMessage" in letter.error or "must name an id" in letter.error for letter in letters)
-
-
-async def test_a_message_that_can_not_be_read_is_tried_again_after_a_pause(world: World) -> None:
-    planner = await world.planner()
-    await drained(planner)
-    async with world.uow() as uow:
-        await uow.queue.send(QueueName.GPU_JOBS, [{"kind": "nonsense"}])
-    assert [(await planner.cycle()).messages for _ in range(2)] == [1, 0]
-    await world.sql("UPDATE pgmq.q_gpu_jobs SET vt = clock_timestamp()")
-    assert [(await planner.cycle()).messages for _ in range(2)] == [1, 0]
-    async with world.uow() as uow:
-        [letter] = await uow.queue.dead_letters(QueueName.GPU_JOBS, 10)
-    assert letter.read_count == world.rules.max_reads == 2
-
-
-async def test_a_message_waits_for_no_time_after_a_plan_that_was_not_written(world: World) -> None:
-    old = await world.planner()
-    await drained(old)
-    await world.planner()
-    await world.submitted()
-    with pytest.raises(LostLeadershipError):
-        await old.cycle()
-    async with world.uow() as uow:
-        [message] = await uow.queue.read(QueueName.GPU_JOBS, visibility=SECOND, limit=10)
-    assert message.read_count == 1
-
-
 async def test_places_and_estimates_go_on_beyond_the_estimated_part(world: World) -> None:
     """Beyond those told one by one, a start is the slot in the ledger, and places go on after those told."""
     world.rules = replace(world.rules, estimates=3, promises=6)
