@@ -64,6 +64,7 @@ def standalone(home: Path) -> Iterator[tuple[subprocess.Popen[bytes], dict[str, 
         probe.bind(("127.0.0.1", 0))
         listen = f"127.0.0.1:{probe.getsockname()[1]}"
     environment = {**os.environ, "GPU_DEV_HOME": str(home), "GPU_DEV_LISTEN": listen, "GPU_DEV_LOCAL_GPUS": "h100:4"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed system has its bytecode
     process = subprocess.Popen(
         [sys.executable, "-m", "standalone"], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
