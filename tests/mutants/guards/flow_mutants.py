@@ -268,8 +268,8 @@ FLOWS = (
         "if message.read_count >= self._rules.max_reads:",
         "if False:",
         (
-            USECASES
-            + "planning/test_planner.py::test_messages_that_can_not_be_read_go_to_the_dead_letters_and_stop_nobody",
+            USECASES + "planning/test_planner_messages.py::"
+            "test_messages_that_can_not_be_read_go_to_the_dead_letters_and_stop_nobody",
         ),
     ),
     Mutant(
