@@ -24,7 +24,15 @@ async def open_client(engine: AsyncEngine) -> PGMQueue:
 
 def message_of(row: Mapping[str, Any]) -> QueuedMessage:
     """A delivery; the row has the body as text."""
-    return QueuedMessage(row["msg_id"], row["read_ct"], row["enqueued_at"], json.loads(row["body"]))
+    return QueuedMessage(row["msg_id"], row["read_ct"], row["enqueued_at"], _body_of(row["body"]))
+
+
+def _body_of(written: str | None) -> Any:
+    """What a body holds; the text itself where Python can't read it, which no queue takes for a message."""
+    try:
+        return None if written is None else json.loads(written)
+    except (ValueError, RecursionError):
+        return written
 
 
 class Queue:
@@ -42,7 +50,7 @@ class Queue:
     async def read(self, queue: QueueName, *, visibility: timedelta, limit: int) -> list[QueuedMessage]:
         """Take up to `limit` visible messages and hide them for `visibility` (whole seconds)."""
         seconds = max(1, round(visibility.total_seconds()))
-        # Not through the client: the planner reads before every plan, and somebody waits for each.
+        # Not through the client: consumers read before all that they do, and somebody waits for it.
         parameters = {"queue": queue.value, "hidden_s": seconds, "limit": limit}
         found = await direct.fetch(self._connection, "read_messages", parameters)
         return [message_of(row) for row in found]
@@ -84,26 +92,26 @@ class Queue:
 
     async def bury(self, queue: QueueName, message: QueuedMessage, error: str) -> None:
         """Move a message, with its error, to the dead-letter queue; nothing if somebody else has taken it away."""
-        deleted = await self._client.delete_batch(queue.value, [message.id], conn=self._connection)
-        if not deleted:
-            return
         headers = {
             "error": error.replace("\x00", "")[:_ERROR_LIMIT],
             "read_count": message.read_count,
             "original_id": message.id,
             "enqueued_at": message.enqueued_at.isoformat(),
         }
-        # The client only sends objects; the queue takes any JSON, and a dead letter must be what it was.
+        # Not through Python: a dead letter must be what it was, whatever JSON that is.
         await self._connection.execute(
-            text("SELECT pgmq.send(CAST(:queue AS text), CAST(:body AS jsonb), CAST(:headers AS jsonb))"),
-            {"queue": queue.dead_letters, "body": json.dumps(message.body), "headers": json.dumps(headers)},
+            text(
+                f"WITH gone AS (DELETE FROM pgmq.q_{queue.value} WHERE msg_id = :id RETURNING message) "  # noqa: S608 - a name from our enum
+                "SELECT pgmq.send(CAST(:to AS text), coalesce(message, 'null'), CAST(:headers AS jsonb)) FROM gone"
+            ),
+            {"id": message.id, "to": queue.dead_letters, "headers": json.dumps(headers)},
         )
 
     async def dead_letters(self, queue: QueueName, limit: int) -> list[DeadLetter]:
         """The oldest dead letters, without taking them."""
         rows = await self._connection.execute(
             text(
-                "SELECT msg_id, enqueued_at, message, headers FROM pgmq."  # noqa: S608 - a name from our enum
+                "SELECT msg_id, enqueued_at, CAST(message AS text) AS body, headers FROM pgmq."  # noqa: S608 - our enum's
                 f"q_{queue.dead_letters} ORDER BY msg_id LIMIT :limit"
             ),
             {"limit": limit},
@@ -113,7 +121,7 @@ class Queue:
                 id=row.msg_id,
                 queue=queue.value,
                 enqueued_at=row.enqueued_at,
-                body=row.message,
+                body=_body_of(row.body),
                 error=str((row.headers or {}).get("error", "no error was recorded")),
                 read_count=int((row.headers or {}).get("read_count", 0)),
                 original_id=(row.headers or {}).get("original_id"),

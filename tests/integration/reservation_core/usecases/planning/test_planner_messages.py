@@ -29,6 +29,26 @@ async def test_messages_that_can_not_be_read_go_to_the_dead_letters_and_stop_nob
     assert all("JobMessage" in letter.error or "must name an id" in letter.error for letter in letters)
 
 
+@pytest.mark.parametrize(
+    "body",
+    ["NULL", """'{"v": 1, "x": 1e5000}'""", "repeat('[', 3000) || repeat(']', 3000)", f"""'{{"x": {"1" * 400}.5}}'"""],
+    ids=["nothing", "long number", "deep", "large number"],
+)
+async def test_what_python_can_not_read_stops_nobody_either(world: World, body: str) -> None:
+    world.rules = replace(world.rules, max_reads=1)
+    planner = await world.planner()
+    await drained(planner)
+    await world.sql(f"INSERT INTO pgmq.q_gpu_jobs (vt, message) SELECT clock_timestamp(), CAST({body} AS jsonb)")
+    job_id = await world.submitted()
+    assert [(await planner.cycle()).messages for _ in range(2)] == [2, 0]
+    assert (await world.row(job_id)).status is JobStatus.STARTING
+    kept = await world.sql(f"SELECT message = coalesce(CAST({body} AS jsonb), 'null') FROM pgmq.q_gpu_jobs_dlq")
+    assert [list(row) for row in kept] == [[True]]
+    async with world.uow() as uow:
+        [letter] = await uow.queue.dead_letters(QueueName.GPU_JOBS, 10)
+    assert "not a JobMessage" in letter.error
+
+
 async def test_a_message_that_can_not_be_read_is_tried_again_after_a_pause(world: World) -> None:
     planner = await world.planner()
     await drained(planner)

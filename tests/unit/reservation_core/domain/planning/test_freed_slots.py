@@ -1,8 +1,10 @@
 """A walk passes over jobs that can't have an earlier slot: what it decides is what looking at all of them decides."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
 from random import Random
+from unittest.mock import patch
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -18,7 +20,7 @@ from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules, Sco
 from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.rules import Holding
 from reservation_core.domain.pools import freed_time
-from reservation_core.domain.pools.freed_time import EarlierPlaces
+from reservation_core.domain.pools.freed_time import EarlierPlaces, FreedTime
 from tests.examples import ledger_examples
 from tests.unit.reservation_core.domain.planning.worlds import MINUTE, T0, World, held, job, node, snapshot, worlds
 
@@ -29,16 +31,17 @@ thousand = ledger_examples(1000, suppress_health_check=list(HealthCheck))
 
 
 def decided(state: Picture, now: datetime, *, of_all: bool) -> list[object]:
-    """All that is decided at one time; `of_all`: with a look at every job."""
+    """All that is decided at one time; `of_all`: with a look at every job, and no quick look at what gangs need."""
     decisions: list[object] = []
-    for _ in range(ALL):
-        decisions += plan_starts(state, now, ALL)
-        for freed in state.pools.freed_time.values() if of_all else ():
-            freed.add_all()
-        plan = plan_slots(state, now, ALL, ALL)
-        decisions += plan.slots
-        if not plan.more:
-            return decisions
+    with patch.object(FreedTime, "are_enough", lambda *_: True) if of_all else nullcontext():
+        for _ in range(ALL):
+            decisions += plan_starts(state, now, ALL)
+            for freed in state.pools.freed_time.values() if of_all else ():
+                freed.add_all()
+            plan = plan_slots(state, now, ALL, ALL)
+            decisions += plan.slots
+            if not plan.more:
+                return decisions
     raise AssertionError("there is no end to it")
 
 
