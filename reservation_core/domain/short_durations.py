@@ -19,6 +19,8 @@ _COUNTS = dict(zip(("zero", "one", "two", "three", "four", "five", "six", "seven
 }
 _CLOCK = re.compile(r"(\d{1,4}):(\d{2})(?::(\d{2}))?", re.ASCII)
 _HALF = re.compile(r"(?:a )?half (?:an? )?(hour|day)")
+_GROUPED = re.compile(r"\d,\d{3}(?!\d)", re.ASCII)
+"""A comma between thousands, or with three decimals: `1,000 s` may be either."""
 _LONG = re.compile(r"(?:(\d{1,4}) ?)?(month|year)s?", re.ASCII)
 _WORDED = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 _SHOWN = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
@@ -40,7 +42,7 @@ def seconds_in(text: str) -> int | None:
 def meant_durations(text: str) -> list[str]:
     """What a text that is no duration may mean, in a form that is one: `an hour`, `1:30`, `2,5 hourz`, `half a day`."""
     lowered = re.sub(" +", " ", text.lower()).rstrip(".!?")
-    if len(lowered) < len("1h"):
+    if len(lowered) < len("1h") or _GROUPED.search(lowered):
         return []
     if (clock := _CLOCK.fullmatch(lowered)) is not None:
         first, second, third = (part and int(part) for part in clock.groups())

@@ -112,7 +112,9 @@ def test_a_length_in_other_words_is_refused_with_the_form_that_can_be_read(typed
     assert refused.value.detail == f"{typed!r} is not a duration. Did you mean {meant}?"
 
 
-@pytest.mark.parametrize("typed", ["forever", "never", "soon", "4 months", "0:00", "4x", "-4h", "a job"])
+@pytest.mark.parametrize(
+    "typed", ["forever", "never", "soon", "4 months", "0:00", "4x", "-4h", "a job", "1,000 s", "1,500m"]
+)
 def test_what_is_like_no_length_is_refused_with_all_forms(typed: str) -> None:
     with pytest.raises(UsageError, match=r"is not a duration\. Write it as 45s"):
         parse_duration(typed)
