@@ -49,7 +49,7 @@ def refusal(text: str, fault: str, forms: str, read: Callable[[str], object]) ->
     if likely := readable or (list(asked_about) if len(asked_about) > 1 else []):
         named = " or ".join(f'"{meant}"' for meant in likely)
         return UsageError(f"{fault} Did you mean {named}?")
-    if (zoned := _ZONED.fullmatch(text)) is not None and _can_be_read(zoned[1], read):
+    if (zoned := _ZONED.fullmatch(text)) is not None and _can_be_read(read, zoned[1]):
         return UsageError(
             f"{zoned[2]} is not the time zone here. Leave it out, or give the zone with --time-zone, such as "
             "--time-zone Europe/Stockholm."
@@ -66,21 +66,24 @@ def past_refusal(text: str, fault: str, forms: str) -> UsageError:
     return UsageError(fault.replace(forms, _PAST_FORMS))
 
 
-def period_meant(text: str, read: Callable[[str], object]) -> str | None:
-    """The options for what is typed as a begin and an end in one, such as `mon-fri` or `nov 3 to 7`; else None."""
+def period_meant(text: str, read: Callable[[str, str], object]) -> str | None:
+    """The options for what is typed as a begin and an end in one, such as `mon-fri` or `nov 3 to 7`; else None.
+
+    `read` gets both together, and raises UsageError for a begin and an end that would be refused.
+    """
     text = _WORD.sub(_known_word, text.lower())
     for between in _BETWEEN.finditer(text):
         first, last = text[: between.start()], text[between.end() :]
         day, month = first.rpartition(" ")[0], last.partition(" ")[2]
         for begin, end in ((first, last), (first, f"{day} {last}"), (f"{first} {month}", last)):
-            if _can_be_read(begin, read) and _can_be_read(end, read):
+            if _can_be_read(read, begin, end):
                 return f"--from {quote(begin)} --to {quote(end)}"
     return None
 
 
-def _can_be_read(text: str, read: Callable[[str], object]) -> bool:
+def _can_be_read(read: Callable[..., object], *typed: str) -> bool:
     try:
-        return read(text) is not None
+        return read(*typed) is not None
     except UsageError:
         return False
 

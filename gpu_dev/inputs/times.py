@@ -285,7 +285,8 @@ def parse_period(
     try:
         begin = None if start is None else read(start, now, zone)
     except UsageError as error:
-        if end is not None or (meant := period_meant(start or "", lambda text: read(text, now, zone))) is None:
+        meant = None if end else period_meant(start or "", lambda on, to: parse_period(on, to, now, zone, past=past))
+        if meant is None:
             raise
         raise UsageError(f"{start!r} is a begin and an end. Write {meant}.") from error
     until = None if end is None else read(end, now, zone)

@@ -129,6 +129,15 @@ def test_a_begin_and_an_end_in_one_are_refused_with_the_options(typed: str, opti
 
 
 @pytest.mark.parametrize(
+    ("typed", "past"),
+    [("fri-mon", True), ("now-2h", True), ("tomorrow to friday", True), ("today-yesterday", False)],
+)
+def test_a_begin_and_an_end_that_are_refused_together_are_not_suggested(typed: str, past: bool) -> None:
+    with pytest.raises(UsageError, match=rf"^'{typed}' is (not a time|several days)\."):
+        parse_period(typed, None, NOW, "UTC", past=past)
+
+
+@pytest.mark.parametrize(
     ("typed", "meant"),
     [
         ("last week", "7d ago"),
