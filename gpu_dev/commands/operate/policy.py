@@ -59,6 +59,7 @@ _SUBJECTS = {
     "type": "gpu_type",
 }
 """What the parts of a scope begin with, by the words that people type."""
+_NO_NAMES = ("default", *_EVERYBODY, *_SUBJECTS)
 
 
 def read_scope(text: str) -> str:
@@ -77,7 +78,8 @@ def read_scope(text: str) -> str:
 
 def _scope_meant(text: str) -> str:
     """The question for the scope that was probably meant; empty without one."""
-    if not text:
+    text = re.sub(r"\bgpu\s+type\b", "gpu_type", text)
+    if not text or text in _NO_NAMES:
         return ""
     if text in _ONESELF:
         return " `gpu-dev policy list` shows the rules that apply to you."
@@ -95,11 +97,10 @@ def _part_meant(text: str) -> str | None:
     """`project:vision` of `vision project`, `proj:vision` or `project=vision`; None for other texts."""
     marked = re.split(r"\s*[:=]\s*", text, maxsplit=1)
     words = marked if len(marked) > 1 else text.split()
-    if len(words) == 3 and "_".join(words[:2]) == "gpu_type":
-        words = ["gpu_type", words[2]]
     if len(words) != 2 or not all(words) or " " in words[1]:
         return None
-    named = ((similar(subject, _SUBJECTS), name) for subject, name in (words, reversed(words)))
+    ordered = ((subject, name) for subject, name in (words, reversed(words)) if name not in _NO_NAMES)
+    named = ((similar(subject, _SUBJECTS), name) for subject, name in ordered)
     return next((f"{_SUBJECTS[subject]}:{name}" for subject, name in named if subject is not None), None)
 
 

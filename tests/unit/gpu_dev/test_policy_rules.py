@@ -109,6 +109,8 @@ def test_scopes_are_read_as_the_server_names_them(typed: str, scope: str) -> Non
         ("project vision", "Did you mean project:vision?"),
         ("team:vision", "Did you mean project:vision?"),
         ("gpu type h100", "Did you mean gpu_type:h100?"),
+        ("gpu type: h100", "Did you mean gpu_type:h100?"),
+        ("user: ann, gpu type: h100", "Did you mean user:ann,gpu_type:h100?"),
         ("user=ann", "Did you mean user:ann?"),
         ("user: ann gpu_type: h100", "Did you mean user:ann,gpu_type:h100?"),
     ],
@@ -117,6 +119,14 @@ def test_a_mistyped_scope_is_refused_with_the_one_that_is_meant(typed: str, ques
     with pytest.raises(UsageError) as refused:
         policy.read_scope(typed)
     assert refused.value.detail.startswith(f"{typed!r} is not a scope. {question} Scopes are default (everybody), ")
+
+
+@pytest.mark.parametrize(
+    "typed", ["user", "project", "gpu type", "everybody gpu", "default project", "user project", "user: default"]
+)
+def test_no_name_is_meant_by_the_words_of_scopes_alone(typed: str) -> None:
+    with pytest.raises(UsageError, match=f"^'{typed}' is not a scope. Scopes are default "):
+        policy.read_scope(typed)
 
 
 def test_oneself_is_no_scope_and_the_list_is_named() -> None:
