@@ -202,3 +202,15 @@ def test_at_a_terminal_it_is_asked(system: System, run_sql, answer: str, done: b
 def test_what_there_is_not_is_said_before_it_is_asked(system: System, command: tuple[str, ...], error: str) -> None:
     done = system.cli(*command, who="admin")
     assert (done.returncode, error in done.stderr, "confirm" in done.stderr) == (3, True, False), done.stderr
+
+
+def test_the_members_of_a_new_project_are_asked_for_by_name(system: System, run_sql) -> None:
+    run_sql(
+        "INSERT INTO users (name, role, created_at) SELECT 'aaa' || n, 'user', now() FROM generate_series(1, 10001) n"
+    )
+    refused = system.cli("projects", "create", "vision", "--member", "bob", "--member", "bobb", who="admin")
+    assert (refused.returncode, "There is no user 'bobb'." in refused.stderr) == (3, True), refused
+    assert system.cli("projects", "create", "vision", "--member", "bob").returncode == 6
+    made = system.cli("projects", "create", "vision", "--member", "bob", "--member", "me", "-o", "json", who="admin")
+    assert made.returncode == 0, made.stderr
+    assert json.loads(made.stdout)["members"] == ["admin", "bob"]
