@@ -7,7 +7,8 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from gpu_dev.plain_values import choices_of
+from gpu_dev.errors import UsageError
+from gpu_dev.plain_values import choices_of, word_meant
 from gpu_dev.terminal import Rendered, put
 from reservation_core.domain.short_durations import seconds_in
 from reservation_core.domain.similar_names import similar
@@ -146,14 +147,31 @@ def _argument_named(command: Any, typed: str) -> str | None:
 
 def _place_of(command: Any, ctx: Any, word: str) -> str:
     """The question whether a word that has no place is an option's: `list running` may mean `list --status running`."""
-    for parameter in command.params:
-        option = next((name for name in parameter.opts if name.startswith("--")), None)
-        if option is not None and _fits(option, parameter, word):
-            return f". Did you mean {option} {word}?"
+    if (option := _option_for(command, word)) is not None:
+        return f". Did you mean {option}?"
     siblings = getattr(getattr(ctx.parent, "command", None), "commands", {})
-    if command.name in _SHOWN_ONE_BY_ONE and "show" in siblings and word.isascii() and " " not in word:
+    if command.name not in _SHOWN_ONE_BY_ONE or "show" not in siblings:
+        return ""
+    from reservation_core.domain.model import JobStatus
+
+    status = word_meant(word, list(JobStatus))
+    if status in list(JobStatus):
+        return f". Did you mean `gpu-dev list --status {status}`?" if command.name == "status" else ""
+    if word.isascii() and " " not in word and word != "mine" and not _is_time(word):
         return f". Did you mean `{ctx.parent.command_path} show {word}`?"
     return ""
+
+
+def _option_for(command: Any, word: str) -> str | None:
+    """The option of a command that a word is plainly meant for, with its value."""
+    for parameter in command.params:
+        option: str | None = next((name for name in parameter.opts if name.startswith("--")), None)
+        if option == f"--{word}" and parameter.is_flag:
+            return option
+        value = word_meant(word, choices_of(parameter.type_descriptor.annotation))
+        if option is not None and _fits(option, parameter, value):
+            return f"{option} {value}"
+    return None
 
 
 def _fits(option: str, parameter: Any, word: str) -> bool:
@@ -164,6 +182,17 @@ def _fits(option: str, parameter: Any, word: str) -> bool:
     if option in ("--by", "--for") and not choices:
         return word[:1].isdigit() and not word.isdigit() and seconds_in(word) is not None
     return word in choices
+
+
+def _is_time(word: str) -> bool:
+    # Loaded only here: few commands need times.
+    from gpu_dev.inputs.times import local_now, parse_past, parse_slot
+
+    now = local_now()
+    try:
+        return bool(parse_slot(word, now, None) or parse_past(word, now, None))
+    except UsageError:
+        return False
 
 
 def suggest_options(command: Any) -> None:

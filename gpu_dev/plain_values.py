@@ -5,7 +5,7 @@ All other values go Typer's way; its errors are said without the validator's ter
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from enum import Enum
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -61,12 +61,17 @@ def _meant(typed: Any, kind: Any, name: str) -> str:
     for word in typed if isinstance(typed, list | tuple) else [typed]:
         written = str(word).lower()
         if known and word not in known:
-            written = next((meant for meant, words in _MEANT.items() if written in words), written)
-            if written in known:
+            if (written := word_meant(written, known)) in known:
                 return f" Did you mean {written}?"
             step = _STEPS.get(written) if name == "by" else None
             return did_you_mean(written, known) if step is None else f" For figures over time, give --step {step}."
     return ""
+
+
+def word_meant(typed: str, known: Collection[str]) -> str:
+    """The one of these values that another word means: `succeeded` is meant by `done`; other words stay."""
+    meanings = (meant for meant, words in _MEANT.items() if typed.lower() in words and meant in known)
+    return typed if typed in known else next(meanings, typed)
 
 
 def choices_of(kind: Any) -> list[str]:

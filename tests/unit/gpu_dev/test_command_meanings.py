@@ -53,6 +53,14 @@ def test_a_synonym_names_the_command(typed: tuple[str, ...], meant: str) -> None
         (("usage", "project"), "Nothing may follow here: project. Did you mean --by project?"),
         (("status", "train"), "Nothing may follow here: train. Did you mean `gpu-dev show train`?"),
         (("top", "h100"), "Nothing may follow here: h100. Did you mean --filter h100?"),
+        (("list", "Done"), "Nothing may follow here: Done. Did you mean --status succeeded?"),
+        (("list", "waiting"), "Nothing may follow here: waiting. Did you mean --status queued?"),
+        (("list", "all"), "Nothing may follow here: all. Did you mean --all?"),
+        (("book", "list", "booked"), "Nothing may follow here: booked. Did you mean --status confirmed?"),
+        (("status", "failed"), "Nothing may follow here: failed. Did you mean `gpu-dev list --status failed`?"),
+        (("usage", "team"), "Nothing may follow here: team. Did you mean --by project?"),
+        (("status", "done"), "Nothing may follow here: done. Did you mean `gpu-dev list --status succeeded`?"),
+        (("status", "running"), "Nothing may follow here: running. Did you mean `gpu-dev list --status running`?"),
         (("gpus", "now", "please"), "Nothing may follow here: now please"),
         (("usage", "--by", "team"), "Did you mean project?"),
         (("extend", "train"), "Missing option '--by'. How much longer, such as 1h or 90m."),
@@ -64,6 +72,14 @@ def test_what_is_wrong_is_said_in_plain_words(typed: tuple[str, ...], said: str)
     answer = CliRunner().invoke(app, typed)
     assert answer.exit_code == 2
     assert said in " ".join(answer.output.replace("\u2502", " ").split())
+
+
+@pytest.mark.parametrize("word", ["tomorrow", "mine", "Mon", "2026-11-30", "9am", "9-17", "2h", "now"])
+@pytest.mark.parametrize("command", [("list",), ("status",), ("book", "list")])
+def test_what_is_no_name_is_not_suggested_as_one(command: tuple[str, ...], word: str) -> None:
+    answer = CliRunner().invoke(app, (*command, word))
+    said = answer.output.replace("\u2502", " ")
+    assert (answer.exit_code, f"Nothing may follow here: {word}" in said, f"show {word}" in said) == (2, True, False)
 
 
 def test_a_slip_of_typing_is_answered_as_before() -> None:
