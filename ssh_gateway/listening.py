@@ -4,7 +4,8 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, suppress
+from functools import partial
 
 import structlog
 
@@ -17,9 +18,6 @@ from reservation_core.runtime.settings.components import SessionSettings
 from reservation_core.runtime.ssh.door import SshDoor
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.sessions.server_keys import certificate_authority, host_key
-
-if TYPE_CHECKING:
-    from reservation_core.runtime.ssh.visits import GatewayConnection
 
 _BACKLOG = 1024
 _PAUSE_S = 0.1
@@ -62,42 +60,59 @@ async def run(
         if ready is not None:
             ready(host, port)
         async with beside(connections.run(runtime.loops["ssh_connections"]), name="ssh connections"):
-            async with beside(_accept(door, opened), name="ssh clients"):
+            async with beside(_accept(door, opened, settings.ssh.handshakes), name="ssh clients"):
                 await stop.wait()
             await door.stop(_STOP_PATIENCE_S)
     finally:
         opened.close()
 
 
-async def _accept(door: SshDoor, opened: socket.socket) -> None:
+async def _accept(door: SshDoor, opened: socket.socket, most: int) -> None:
+    """Accept clients until cancelled. Further ones stay in the backlog while `most` are being connected."""
     loop = asyncio.get_running_loop()
     connecting: set[asyncio.Task[None]] = set()
-    while True:
-        try:
-            accepted, peer = await loop.sock_accept(opened)
-        except ConnectionAbortedError:
-            continue
-        except OSError as error:
-            if error.errno not in _SHORT_OF:
-                raise
-            await asyncio.sleep(_PAUSE_S)
-            continue
-        try:
-            connection = await door.connection((peer[0], peer[1]))
-        except (DatabaseUnavailableError, ServerKeyUnreadableError) as error:
-            _log.warning("ssh_client_refused", error=str(error))
-            connection = None
-        if connection is None:
+
+    def end(task: asyncio.Task[None], accepted: socket.socket) -> None:
+        connecting.discard(task)
+        if task.cancelled():  # perhaps before its first step
             accepted.close()
-            continue
-        task = loop.create_task(_connect(door, connection, accepted))
-        connecting.add(task)
-        task.add_done_callback(connecting.discard)
 
-
-async def _connect(door: SshDoor, connection: "GatewayConnection", accepted: socket.socket) -> None:
     try:
-        await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, accepted)
-    except OSError:
-        door.forget(connection)
-        accepted.close()
+        while True:
+            if len(connecting) >= most:
+                await asyncio.wait(connecting, return_when=asyncio.FIRST_COMPLETED)
+            try:
+                accepted, peer = await loop.sock_accept(opened)
+            except ConnectionAbortedError:
+                continue
+            except OSError as error:
+                if error.errno not in _SHORT_OF:
+                    raise
+                await asyncio.sleep(_PAUSE_S)
+                continue
+            task = loop.create_task(_connect(door, accepted, (peer[0], peer[1])), name="ssh client")
+            connecting.add(task)
+            task.add_done_callback(partial(end, accepted=accepted))
+    finally:
+        for task in connecting:
+            task.cancel()
+        if connecting:
+            await asyncio.wait(connecting)
+
+
+async def _connect(door: SshDoor, accepted: socket.socket, peer: tuple[str, int]) -> None:
+    """Connect a client to the server, or close its socket."""
+    try:
+        with ExitStack() as unless_connected:
+            unless_connected.callback(accepted.close)
+            connection = await door.connection(peer)
+            if connection is None:
+                return
+            unless_connected.callback(door.forget, connection)
+            with suppress(OSError):  # the client has gone
+                await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, accepted)
+                unless_connected.pop_all()
+    except (DatabaseUnavailableError, ServerKeyUnreadableError) as error:
+        _log.warning("ssh_client_refused", error=str(error))
+    except Exception as error:  # noqa: BLE001 - logged; other clients are not affected
+        _log.exception("ssh_client_failed", error=type(error).__name__)

@@ -33,30 +33,26 @@ class SshServer:
         self._lobby = Lobby(settings, counts)
         self._keys = KeyChecks(runtime.uow, runtime.clock, settings, counts)
         self._world: SshWorld | None = None
-        self._loading = asyncio.Lock()
 
     async def load(self, port: int | None = None) -> None:
-        """Read the server's keys from the database, unless they were read before. `port`: where it listens itself.
+        """Read the server's keys from the database. `port`: where it listens itself.
 
         Raises DatabaseUnavailableError and ServerKeyUnreadableError.
         """
-        async with self._loading:
-            if self._world is not None:
-                return
-            now = self._runtime.clock.now()
-            async with self._runtime.uow() as uow:
-                host, authority = await host_key(uow, now), await certificate_authority(uow, now)
-            self._world = SshWorld(
-                uow=self._runtime.uow,
-                connections=self.connections,
-                pod_streams=self._runtime.pod_streams,
-                keys=self._keys,
-                lobby=self._lobby,
-                counts=self.counts,
-                settings=self._settings,
-                options=_options(host, authority, self._settings),
-                ports=frozenset() if port is None else frozenset({port}),
-            )
+        now = self._runtime.clock.now()
+        async with self._runtime.uow() as uow:
+            host, authority = await host_key(uow, now), await certificate_authority(uow, now)
+        self._world = SshWorld(
+            uow=self._runtime.uow,
+            connections=self.connections,
+            pod_streams=self._runtime.pod_streams,
+            keys=self._keys,
+            lobby=self._lobby,
+            counts=self.counts,
+            settings=self._settings,
+            options=_options(host, authority, self._settings),
+            ports=frozenset() if port is None else frozenset({port}),
+        )
 
     def connection(self, peer: tuple[str, int]) -> GatewayConnection | None:
         """A connection for a client from this address and port; None if there is no room."""
