@@ -333,6 +333,13 @@ async def test_nodes_are_sorted_and_filtered_by_what_is_free_together(
         assert said in words(await browser.get(f"/now?{address}", 422))
 
 
+async def test_the_reason_of_a_closed_node_is_plain_text_in_a_heat_map(runtime: Runtime, browsing: SignedIn) -> None:
+    await add_nodes(runtime, titan=("h100", 2))
+    await execute(runtime, "UPDATE nodes SET schedulable = false, detail = 'Run `fsck` first.'")
+    page = await (await browsing("bob")).get("/now?view=map")
+    assert 'title="titan: Run `fsck` first."' in page
+
+
 async def test_groups_are_of_a_type_and_a_rack(runtime: Runtime, browsing: SignedIn) -> None:
     nodes = {f"{rack}-n{number}": ("h100", 8) for rack in ("r1", "r2") for number in range(4)}
     await add_nodes(runtime, **nodes)
