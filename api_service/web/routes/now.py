@@ -156,7 +156,9 @@ def _filter(visit: Visit) -> NodeFilter:
             422, "invalid_request", f"Type, rack and node have at most {_MOST_TYPED} letters. Shorten them."
         )
     if free and not (free.isascii() and free.isdecimal() and len(free) <= _MOST_ON_A_NODE):
-        raise ProblemError(422, "invalid_request", "Free GPUs on one node are a number, such as 4. Correct it.")
+        raise ProblemError(
+            422, "invalid_request", "Free GPUs on one node are a number from 1 to 999, such as 4. Correct it."
+        )
     return NodeFilter(
         kind,
         rack,

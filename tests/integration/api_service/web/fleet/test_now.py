@@ -328,7 +328,8 @@ async def test_nodes_are_sorted_and_filtered_by_what_is_free_together(
     for address, said in (
         ("sort=nonsense", "This page has no such order. Write sort= in the address with one of name, free."),
         ("view=maps", "This page has no such view. Write view= in the address with one of auto, tiles, map, use."),
-        ("free=x", "Free GPUs on one node are a number"),
+        ("free=x", "Free GPUs on one node are a number from 1 to 999, such as 4. Correct it."),
+        ("free=1000", "Free GPUs on one node are a number from 1 to 999"),
     ):
         assert said in words(await browser.get(f"/now?{address}", 422))
 
