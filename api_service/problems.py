@@ -208,7 +208,8 @@ def of_exception(error: Exception, request: Request) -> Response | None:
             if error.status_code == 405:
                 allowed = _allowed_methods(request)
                 headers["Allow"] = ", ".join(allowed)
-                detail = f"This address takes {', '.join(allowed)}, not {request.method}. Look at /docs for all calls."
+                docs = " Look at /docs for all calls." if request.url.path.startswith("/v1/") else ""
+                detail = f"This address takes {', '.join(allowed)}, not {request.method}.{docs}"
             found = ProblemError(error.status_code, code, detail, headers=headers)
         case _:
             return None

@@ -205,6 +205,9 @@ async def test_the_allow_header_names_every_method_of_an_address(alice: httpx.As
     assert response.json()["detail"] == "This address takes GET, POST, not PUT. Look at /docs for all calls."
     assert response.headers["allow"] == "GET, POST"
     assert response.json()["type"] == "urn:gpu-dev:problem:method_not_allowed"
+    page = await alice.delete("/now")
+    assert (page.status_code, page.headers["allow"]) == (405, "GET, HEAD")
+    assert page.json()["detail"] == "This address takes GET, HEAD, not DELETE."
 
 
 CONTROL = "\x1b\x07\r\n\t\x7f\x9b\u202e\u2066\u2028"
