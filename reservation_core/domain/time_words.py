@@ -6,6 +6,8 @@ from datetime import UTC, datetime, tzinfo
 
 _INSTANT = r"(?<!such as )(?<![=/&])\b(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?Z)"
 _INSTANTS = re.compile(f"{_INSTANT}(?: to {_INSTANT})?")
+_LISTED = r"\d{4}-\d\d-\d\dT\d\d:\d\dZ?"
+_LONG_LIST = re.compile(rf"({_LISTED}(?:, {_LISTED}){{9}})((?:, {_LISTED})+)")
 
 
 def time_words(when: datetime, zone: tzinfo | None, *, seconds: bool = False) -> str:
@@ -37,7 +39,10 @@ def zone_words(local: datetime) -> str:
 def with_time_words(
     text: str, write: Callable[[datetime], str], write_range: Callable[[datetime, datetime], str]
 ) -> str:
-    """A sentence of the server, whose times (RFC 3339, in UTC) are written by `write`, `A to B` by `write_range`."""
+    """A sentence of the server, whose times (RFC 3339, in UTC) are written by `write`, `A to B` by `write_range`.
+
+    Of a list of more than ten times it shows ten.
+    """
 
     def written(found: re.Match[str]) -> str:
         try:
@@ -46,7 +51,8 @@ def with_time_words(
         except (ValueError, OverflowError):  # only looks like a time
             return found[0]
 
-    return _INSTANTS.sub(written, text)
+    shown = _LONG_LIST.sub(lambda found: f"{found[1]} and {found[2].count(',')} more", text)
+    return _INSTANTS.sub(written, shown)
 
 
 def rfc3339(value: datetime) -> str:

@@ -37,7 +37,6 @@ from reservation_core.usecases.spend_budgets import spend
 
 DATES_WITH_SLOTS = 5
 """The number of unbookable dates for which the nearest slots are searched."""
-_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +155,7 @@ def _refusal(skipped: list[Skipped], dates: int) -> NotBookableError:
         start = date.local_start if date.span is None else moment_text(date.span.start)
         for broken in date.broken:
             found.setdefault((broken.code, broken.detail), []).append(start)
-    rules = [RuleBreach(code, f"{_listed(starts)}: {detail}") for (code, detail), starts in found.items()]
+    rules = [RuleBreach(code, f"{', '.join(starts)}: {detail}") for (code, detail), starts in found.items()]
     slots = sorted({(span.start, span.end) for date in skipped for span in date.nearest})
     if len(skipped) == dates:
         return NotBookableError("Nothing was booked: none of the dates is available.", rules, slots)
@@ -166,7 +165,3 @@ def _refusal(skipped: list[Skipped], dates: int) -> NotBookableError:
         rules,
         slots,
     )
-
-
-def _listed(starts: list[str]) -> str:
-    return ", ".join(starts[:_NAMED]) + (" …" if len(starts) > _NAMED else "")

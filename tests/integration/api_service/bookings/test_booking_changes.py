@@ -247,6 +247,14 @@ async def test_a_series_that_conflicts_on_its_seventh_date_books_nothing(
     assert (await alice.get("/v1/bookings", params={"mine": True})).json()["items"] == []
 
 
+async def test_a_refused_series_names_all_dates_that_are_not_available(alice: httpx.AsyncClient) -> None:
+    daily = {"rrule": "FREQ=DAILY;COUNT=12"}
+    refused = await alice.post("/v1/bookings", json=asked(at(1), gpu_type="b200", recurrence=daily))
+    [rule] = refused.json()["broken_rules"]
+    dates = ", ".join(f"{at(1) + timedelta(days=number):%Y-%m-%dT%H:%MZ}" for number in range(12))
+    assert rule["detail"].startswith(f"{dates}: ")
+
+
 async def test_a_series_may_leave_out_what_it_cannot_have(alice: httpx.AsyncClient, bob: httpx.AsyncClient) -> None:
     seventh = at(1) + timedelta(weeks=6)
     await booked(bob, seventh, gpu_type="t4")

@@ -37,6 +37,7 @@ TWICE = "Sun 25 Oct 02:00 CEST to 02:00 CET"
             "2026-03-29T02:30 does not exist: write 2026-03-29T01:59+01:00 or 2026-03-29T03:00+02:00.",
             "Sun 29 Mar 02:30 does not exist: write Sun 29 Mar 01:59 CET or Sun 29 Mar 03:00 CEST.",
         ),
+        (", ".join(["2026-11-22T13:00Z"] * 12) + ": Late.", ", ".join(["14:00 CET"] * 10) + " and 2 more: Late."),
         ("Write a time such as 2030-01-31T09:00:00Z.", "Write a time such as 2030-01-31T09:00:00Z."),
         ("job-2026-11-22T14:30x", "job-2026-11-22T14:30x"),
         ("", ""),

@@ -51,6 +51,15 @@ def test_the_servers_sentences_are_read_out_and_what_is_to_be_typed_stays() -> N
     )
 
 
+def test_a_long_list_of_times_is_shortened_with_the_number_left_out() -> None:
+    shown = ", ".join(f"Tue {day} Dec 2026 10:00 CET" for day in (1, 8, 15, 22, 29))
+    listed = ", ".join(f"2026-12-{day:02}T09:00Z" for day in (1, 8, 15, 22, 29))
+    assert local_sentence(f"{listed}: Too long.") == f"{shown}: Too long."
+    assert local_sentence(f"{', '.join([listed] * 2)}: Too long.") == f"{shown}, {shown}: Too long."
+    more = f"{', '.join([listed] * 2)}, 2027-03-28T02:30, 2027-03-29T09:00Z: Too long."
+    assert local_sentence(more) == f"{shown}, {shown} and 2 more: Too long."
+
+
 def test_a_refusal_is_read_out_and_what_a_person_typed_stays(capsys: pytest.CaptureFixture[str]) -> None:
     detail = "Free until 2026-11-26T13:20:00Z."
     report(ApiError(Problem(type="urn:gpu-dev:problem:refused", title="Refused", status=422, detail=detail)))
