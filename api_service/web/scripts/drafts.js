@@ -1,6 +1,6 @@
-// Drafts: text that was typed into a form, kept in this tab until the server has taken it. Passwords and fields marked
-// data-secret are not kept, which is said where they are not filled in again, nor are boxes marked data-no-draft, and
-// signing out deletes all drafts.
+// Drafts: text that was typed into a form, kept in this tab until the server has taken it. Passwords, fields marked
+// data-secret and boxes marked data-no-draft are not kept; the page says where a field marked data-secret is not filled
+// in again. Signing out deletes all drafts.
 import { element } from "./dialog.js";
 import { focusOnRefusal } from "./kept_focus.js";
 
@@ -106,15 +106,21 @@ function fillIn(form, { at, fields }) {
 
 function fill(form, draft) {
   touched.add(form);
-  notify(form, `What you typed at ${fillIn(form, draft)} is filled in again${withoutSecrets(draft)}. `);
+  notify(form, `What you typed at ${fillIn(form, draft)}${outcome(form, draft)}. `);
 }
 
-const withoutSecrets = ({ without = [] }) =>
-  without.length === 0 ? "" : `, but not ${without.join(" and ")}: secrets are not kept here`;
+/** Whether a form was filled in again, and without which secrets, in words. */
+function outcome(form, { without = [] }) {
+  const secrets = without.join(" and ");
+  if (secrets === "") return " is filled in again";
+  return fieldsOf(form).some(isChanged)
+    ? ` is filled in again, but not ${secrets}: secrets are not kept here`
+    : ` as ${secrets} is not filled in again: secrets are not kept here`;
+}
 
 /** It becomes a draft only if somebody changes it. */
 function fillWithTaken(form, draft) {
-  notify(form, `What you sent at ${fillIn(form, draft)} is filled in again${withoutSecrets(draft)}. Sending it makes another one. `);
+  notify(form, `What you sent at ${fillIn(form, draft)}${outcome(form, draft)}. Sending it makes another one. `);
 }
 
 function notify(form, words) {

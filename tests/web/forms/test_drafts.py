@@ -177,6 +177,19 @@ async def test_what_was_typed_is_there_after_leaving_and_after_a_refusal(people:
     await expect(page.get_by_label("Name", exact=True)).to_have_value("")
 
 
+async def test_nothing_is_called_filled_in_where_only_a_secret_was_typed(people: People) -> None:
+    page = (await people("alice")).page
+    await page.goto("/account")
+    await page.get_by_label("Public key").fill("ssh-ed25519 AAAA")
+    await page.goto("/queue")
+    await page.goto("/account")
+    await expect(page.get_by_label("Public key")).to_have_value("")
+    notice = page.locator(".notice.draft")
+    await expect(notice).to_contain_text("as Public key is not filled in again: secrets are not kept here.")
+    await page.get_by_role("button", name="Clear it").click()
+    await expect(notice).to_have_count(0)
+
+
 async def test_a_job_that_was_checked_and_loaded_again_leaves_no_draft(people: People) -> None:
     page = (await people("alice")).page
     await fill_job(page, "checked")
