@@ -97,11 +97,12 @@ def keys_in(text: str) -> Iterator[str]:
         at += length
 
 
-def chosen(gpus: Sequence[GpuNowOut], choice: Choice) -> list[GpuNowOut]:
-    """The GPUs that match every word of the filter, in the order that was chosen."""
+def chosen(gpus: Sequence[GpuNowOut], choice: Choice, view: "View[GpuNowOut] | None" = None) -> list[GpuNowOut]:
+    """The GPUs that match every word of the filter, in the order that was chosen; states match as they are shown."""
     wanted = choice.words.casefold().split()
+    state = next(column.value for column in (view or TOP).columns if column.title == "STATE")
     candidates = [gpu for gpu in gpus if not choice.only_yours or (gpu.holder is not None and gpu.holder.yours)]
-    matching = [gpu for gpu in candidates if all(word in _searched(gpu) for word in wanted)]
+    matching = [gpu for gpu in candidates if all(word in _searched(gpu, str(state(gpu))) for word in wanted)]
     value = _VALUES.get(choice.sort)
     if value is None:
         return matching[::-1] if choice.is_reversed else matching
@@ -114,7 +115,7 @@ def frame(
     gpus: Sequence[GpuNowOut], choice: Choice, rows: int | None = None, view: "View[GpuNowOut] | None" = None
 ) -> str:
     """Sums and a table of the chosen GPUs; with a number of rows, only GPUs that fit and a line of keys."""
-    shown = chosen(gpus, choice)
+    shown = chosen(gpus, choice, view)
     room = len(shown) if rows is None else _room(rows)
     first = max(0, min(choice.first, len(shown) - room))
     lines = [_sums(gpus), _chosen_words(gpus, shown, choice)]
@@ -124,9 +125,9 @@ def frame(
     return "\n".join(lines)
 
 
-def fitted(gpus: Sequence[GpuNowOut], choice: Choice, rows: int) -> Choice:
+def fitted(gpus: Sequence[GpuNowOut], choice: Choice, rows: int, view: "View[GpuNowOut] | None" = None) -> Choice:
     """The choice, scrolled no farther than to the last GPU."""
-    return replace(choice, first=max(0, min(choice.first, len(chosen(gpus, choice)) - _room(rows))))
+    return replace(choice, first=max(0, min(choice.first, len(chosen(gpus, choice, view)) - _room(rows))))
 
 
 def _room(rows: int) -> int:
@@ -152,8 +153,8 @@ def _chosen_words(gpus: Sequence[GpuNowOut], shown: Sequence[GpuNowOut], choice:
     return f"{words}; {len(shown)} of {len(gpus)}{' that you hold' if choice.only_yours else ''}{wanted}."
 
 
-def _searched(gpu: GpuNowOut) -> str:
-    return f"{gpu.node}/{gpu.index} {gpu.gpu_type} {gpu.state} {holder_words(gpu.holder)}".casefold()
+def _searched(gpu: GpuNowOut, state: str) -> str:
+    return f"{gpu.node}/{gpu.index} {gpu.gpu_type} {state} {holder_words(gpu.holder)}".casefold()
 
 
 def _utilisation(gpu: GpuNowOut) -> str:

@@ -84,7 +84,7 @@ def _run(look: Callable[[], _Look], choice: Choice) -> None:
             while not choice.is_over:
                 size = terminal.size()
                 rows = size.rows
-                choice = fitted(gpus, choice, rows)
+                choice = fitted(gpus, choice, rows, view)
                 lines = [*trouble.split("\n"), *frame(gpus, choice, rows - 1, view).split("\n")][:rows]
                 put(Rendered("\x1b[H" + "\r\n".join(f"{line}\x1b[K" for line in lines) + "\x1b[J"))
                 if _is_pressed(keyboard, lambda: time.monotonic() < due and terminal.size() == size):  # noqa: B023 - at once

@@ -1,10 +1,11 @@
 """What `gpu-dev top` shows: order, filter, keys, as many lines as there is room for, and no data as no data."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from gpu_dev.display.top_frames import KEYS, Choice, Sort, chosen, fitted, frame, keys_in
+from gpu_dev.display.top_frames import KEYS, TOP, Choice, Sort, chosen, fitted, frame, keys_in
 from gpu_dev.wire.nodes import GpuNowOut, Holder
 from reservation_core.domain.model import GpuState
 
@@ -104,6 +105,15 @@ def test_the_filter_is_named() -> None:
         "No GPU matches.",
     ]
     assert "Filter: bo_" in frame(LAB, pressed(*"/bo"), rows=20)
+
+
+def test_the_filter_finds_states_as_they_are_shown() -> None:
+    """Nothing is free on a node that takes nothing new."""
+    shown = replace(
+        TOP, columns=tuple(replace(one, value=lambda _: "cordoned") for one in TOP.columns if one.title == "STATE")
+    )
+    assert len(chosen(LAB, Choice(words="cordoned"), shown)) == len(LAB)
+    assert chosen(LAB, Choice(words="free"), shown) == []
 
 
 def test_names_can_t_steer_the_terminal() -> None:
