@@ -105,7 +105,7 @@ def live_changes(system: WebSystem, things: dict[str, str]) -> Iterator[tuple[st
 
     def booked() -> str:
         title = f"late {next(number)}"
-        body = {"gpus": 1, "gpu_type": "h100", "start": tomorrow(30), "duration": 7200 * 6, "title": title}
+        body = {"gpus": 1, "gpu_type": "h100", "start": tomorrow(78), "duration": 7200 * 6, "title": title}
         system.rest("root").post("/v1/bookings", json=body).raise_for_status()
         return title
 
