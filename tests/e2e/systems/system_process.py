@@ -9,7 +9,7 @@ import httpx
 import psutil
 
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
-from tests.database.pools import FEW
+from tests.database.pools import FEW, PATIENT_S
 from tests.programs.prepared_processes import PreparedProcess, started
 from tests.waiting import PATIENCE_S, eventually_sync
 
@@ -40,6 +40,7 @@ class SystemProcess:
             "GPU_DEV_LISTEN": "127.0.0.1:0",
             "GPU_DEV_SSH__LISTEN": "",
             "GPU_DEV_DATABASE_POOL": str(FEW),
+            "GPU_DEV_DATABASE_PATIENCE_S": str(PATIENT_S),
             "PYTHONUNBUFFERED": "1",
             **self._settings,
         }

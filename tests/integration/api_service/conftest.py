@@ -23,6 +23,7 @@ from reservation_core.runtime.simulation.messages import ANSWER, QUESTION
 from reservation_core.runtime.simulation.simulator import Simulator
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from tests.conftest import copied_database, url_of
+from tests.database.pools import PATIENT_S
 from tests.integration.api_service.bookings import calendars
 from tests.integration.api_service.callers import People
 
@@ -39,7 +40,7 @@ def next_hour(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def settings() -> ApiSettings:
     """What the tests run with; the token cache is on, as in earnest."""
-    return ApiSettings(max_body_bytes=64 * 1024)
+    return ApiSettings(max_body_bytes=64 * 1024, database_patience_s=PATIENT_S)
 
 
 @pytest.fixture(scope="session")

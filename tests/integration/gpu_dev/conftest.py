@@ -33,7 +33,7 @@ from reservation_core.runtime.settings.kubernetes import KubernetesSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_processor.process import run as process
-from tests.database.pools import FEW
+from tests.database.pools import FEW, PATIENT_S
 from tests.kubernetes.api_server import ApiServer
 from tests.waiting import PATIENCE_S, eventually_sync
 
@@ -172,7 +172,7 @@ class _Thread(threading.Thread):
         (self.folder / "keys").mkdir()
         settings = StandaloneSettings(
             home=self.folder / "home", local_gpus="h100:4", end_grace_s=10, estimate_s=0.25, resync_s=0.5,
-            database_pool=FEW, secrets_key_file=ensure_key_file(self.folder / "keys"),
+            database_pool=FEW, database_patience_s=PATIENT_S, secrets_key_file=ensure_key_file(self.folder / "keys"),
         )  # fmt: skip
         async with open_runtime(settings, self.database_url) as runtime:
             self.tokens = await _people(runtime)
