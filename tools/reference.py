@@ -82,7 +82,10 @@ def settings_page() -> str:
         (f"`{name}`", default, "every program" if len(programs) == len(PROGRAMS) else ", ".join(programs), meaning)
         for name, (default, programs, meaning) in sorted(found.items())
     )
-    lead = "Environment variables, their defaults and the programs that read them. Lists are written `a,b` or as JSON."
+    lead = (
+        "Environment variables, their defaults and the programs that read them. Names that end in `_S`, `_DAYS` or "
+        "`_BYTES` take seconds, days or bytes. Lists are written `a,b` or as JSON."
+    )
     return page("Settings", lead, ("variable", "default", "read by", "meaning"), rows)
 
 
@@ -94,7 +97,11 @@ def _variables(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, 
             continue
         default = field.get_default(call_default_factory=True) if not field.is_required() else None
         said = "required" if field.is_required() else _default(default)
-        yield variable, said, _comments(_owner(model, name)).get(name, "")
+        yield variable, said, _sentence(_comments(_owner(model, name)).get(name, ""))
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""
 
 
 def _default(value: object) -> str:

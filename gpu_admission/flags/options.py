@@ -13,8 +13,8 @@ from gpu_admission.flags.go_flags import Flag, read_flags
 from pod_scheduling.runtime.settings.admission import AdmissionSettings
 from reservation_core.domain.cards.placement_policies import DEFAULT_POLICY
 from reservation_core.runtime.processes.log_files import LogPlaces
-from reservation_core.runtime.settings.components import LogLevel
 from reservation_core.runtime.settings.error import SettingsError
+from reservation_core.runtime.settings.values import LogLevel
 
 _DEBUG_FROM = 4
 """From this klog level on every answer is logged: what Kubernetes' own components call debugging."""

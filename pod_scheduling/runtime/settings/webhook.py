@@ -17,20 +17,22 @@ from reservation_core.runtime.settings.section import Seconds
 class WebhookRules(BookingEnforcement):
     """Which pods the webhook looks at, and how it ends; beside, how bookings are enforced. Times are in seconds."""
 
+    # The schedulerName that pods with a scheduling map get
     scheduler_name: Annotated[str, Field(min_length=1, max_length=253)] = SCHEDULER_NAME
-    # A variable that names other GPUs than the map is overwritten (with a warning), not denied: CUDA_VISIBLE_DEVICES,
-    # and where bookings are enforced NVIDIA_VISIBLE_DEVICES.
+    # Whether a variable that names other GPUs than the map is overwritten with a warning (CUDA_VISIBLE_DEVICES, and
+    # NVIDIA_VISIBLE_DEVICES where bookings are enforced) instead of denied.
     override_devices: bool = False
-    # As the scheduler extender's setting of this name: what shares are called, for pods with the label gpu-dev/cards.
+    # The resource of shares of a GPU, for pods with the label gpu-dev/cards; the same as
+    # GPU_DEV_ADMISSION__SHARE_RESOURCE.
     share_resource: QualifiedName = "tencent.com/vcuda-core"
-    # After SIGTERM it serves on for so long, not ready: until no API server sends it anything any more.
+    # How long the webhook still answers after SIGTERM, not ready, until API servers send it nothing more.
     drain_s: Annotated[float, Field(ge=0, le=600)] = 5
-    certificate_look_s: Seconds = 1  # how often it looks whether the certificate's files have changed
-    max_body_bytes: Annotated[int, Field(ge=64 * 1024, le=64 * 2**20)] = 3 * 2**20
-    # Of all bodies that are under way at a time, but for the first 64 KiB of each. A caller that finds it full comes
-    # again.
+    certificate_look_s: Seconds = 1  # time between two looks for changed certificate files
+    max_body_bytes: Annotated[int, Field(ge=64 * 1024, le=64 * 2**20)] = 3 * 2**20  # the largest review
+    # The total size of reviews that are read at the same time, without the first 64 KiB of each. A review beyond it is
+    # refused, to be sent again.
     max_bytes_in_flight: Annotated[int, Field(ge=64 * 1024, le=2**30)] = 24 * 2**20
-    body_s: Annotated[float, Field(gt=0, le=300)] = 10  # how long a body may take to come
+    body_s: Annotated[float, Field(gt=0, le=300)] = 10  # how long a review may take to arrive
 
     @model_validator(mode="after")
     def _one_body_fits(self) -> Self:

@@ -45,24 +45,26 @@ class AuthSettings(Section):
     # The public addresses of this server: AWS requests and service account tokens must be issued for one of them.
     server_ids: _ServerIds = ()
     token_s: Annotated[float, Field(ge=60, le=86_400)] = 3600  # lifetime of a sign-in's token
-    # Longest lifetime of a token that a user makes; 0: that of the token that it is made with.
+    # Longest lifetime of a token that a user makes; 0: it may last as long as the token that makes it.
     longest_token_s: Annotated[float, Field(ge=0, le=315_360_000)] = 0
-    sts_hosts: _StsHosts = ("sts.amazonaws.com",)
-    aws_max_age_s: Annotated[float, Field(ge=30, le=900)] = 300  # oldest accepted signed request
-    oidc_max_age_s: Annotated[float, Field(ge=60, le=86_400)] = 3600  # oldest accepted ID token
+    sts_hosts: _StsHosts = ("sts.amazonaws.com",)  # hosts of AWS's STS for which a signed request is accepted
+    aws_max_age_s: Annotated[float, Field(ge=30, le=900)] = 300  # the oldest signed request that is accepted
+    oidc_max_age_s: Annotated[float, Field(ge=60, le=86_400)] = 3600  # the oldest ID token that is accepted
     keys_every_s: Annotated[float, Field(ge=1, le=3600)] = 30  # shortest time between two fetches of an issuer's keys
     ca_file: Path | None = None  # PEM: certificate authorities to trust in addition to the system's
-    timeout_s: Annotated[float, Field(gt=0, le=60)] = 10  # for requests to AWS, an issuer or the API server
-    parallel: Annotated[int, Field(ge=1, le=100)] = 8  # concurrent requests; eight times as many may wait
-    # Sign-in attempts of one address, in the long run and in a burst; every API process counts separately.
+    # Longest time of a request to AWS, an issuer or the API server
+    timeout_s: Annotated[float, Field(gt=0, le=60)] = 10
+    # Sign-ins that are checked at the same time; eight times as many may wait
+    parallel: Annotated[int, Field(ge=1, le=100)] = 8
+    # Sign-in attempts a second from one address, in the long run; every API process counts separately.
     address_per_s: Annotated[float, Field(ge=0.01, le=10_000)] = 2
-    address_burst: Annotated[int, Field(ge=1, le=100_000)] = 60
-    # Wrong tokens of one address, in the long run and in a burst; they never delay valid ones.
+    address_burst: Annotated[int, Field(ge=1, le=100_000)] = 60  # sign-in attempts from one address at once
+    # Wrong tokens a second from one address, in the long run; they never delay valid ones.
     wrong_tokens_per_s: Annotated[float, Field(ge=0.01, le=10_000)] = 2
-    wrong_tokens_burst: Annotated[int, Field(ge=1, le=100_000)] = 100
-    # Requests to each identity provider: every host of AWS, the issuers, the cluster.
+    wrong_tokens_burst: Annotated[int, Field(ge=1, le=100_000)] = 100  # wrong tokens from one address at once
+    # Requests a second to each identity provider (a host of AWS, an issuer, the cluster), in the long run.
     voucher_per_s: Annotated[float, Field(ge=0.01, le=10_000)] = 50
-    voucher_burst: Annotated[int, Field(ge=1, le=100_000)] = 200
+    voucher_burst: Annotated[int, Field(ge=1, le=100_000)] = 200  # requests to one identity provider at once
 
     @property
     def longest_token(self) -> timedelta | None:

@@ -15,19 +15,20 @@ _Bytes = Annotated[int, Field(ge=0, le=2**60)]
 class RetentionSettings(Section):
     """How long ended objects are kept, in days, and the size of logs, in bytes; 0: no bound."""
 
-    events_days: _Days = 400  # the audit log, by whole months
-    jobs_days: _Days = 400  # jobs with their workloads, bookings and maintenance windows
-    allocations_days: _Days = 400  # their GPUs and promised starts; sums of usage stay
-    dead_letters_days: _Days = 30
-    idempotency_days: _Days | None = None  # answers to repeated requests; None: GPU_DEV_IDEMPOTENCY_KEEP_S
-    files_days: Annotated[float, Field(ge=1, le=365_000)] = (
-        30  # files that were sent for jobs, and that jobs kept, unused
-    )
-    logs_days: _Days | None = None  # None: GPU_DEV_LOG_KEEP_S
-    # On a local cluster: the log of one attempt of a job, and all logs together.
+    events_days: _Days = 400  # how long the audit log is kept, by whole months; 0: for ever
+    jobs_days: _Days = 400  # how long ended jobs, bookings and maintenance windows are kept; 0: for ever
+    allocations_days: _Days = 400  # how long GPUs and promised starts of jobs are kept; sums of usage stay; 0: for ever
+    dead_letters_days: _Days = 30  # how long messages that could not be handled are kept; 0: for ever
+    # How long answers to repeated requests are kept; none: GPU_DEV_IDEMPOTENCY_KEEP_S.
+    idempotency_days: _Days | None = None
+    # How long files that were sent for jobs stay unused, and files that jobs kept stay
+    files_days: Annotated[float, Field(ge=1, le=365_000)] = 30
+    logs_days: _Days | None = None  # how long output of pods that are gone is kept; none: GPU_DEV_LOG_KEEP_S
+    # On a local cluster: the largest log of one attempt of a job; the middle of a longer one is left out.
     log_bytes_per_job: _Bytes = 64 * 2**20
+    # On a local cluster: all logs together; the oldest logs of ended jobs are removed first.
     log_bytes: _Bytes = 10 * 2**30
-    look_s: Annotated[float, Field(gt=0, le=86_400)] = 30  # time between two runs of the leader
+    look_s: Annotated[float, Field(gt=0, le=86_400)] = 30  # time between two looks for what is old enough to be removed
 
     def rules(self, *, idempotency_s: float, logs_s: float) -> RetentionRules:
         """The retention rules; the older settings give two of the times."""

@@ -15,9 +15,9 @@ _Bytes = Annotated[int, Field(ge=0, le=2**50)]
 class SyncSettings(Section):
     """The bounds of what users send for their jobs, in bytes: all of it is in the database."""
 
-    folder_bytes: _Bytes = 2 * 2**30  # the files of one folder
-    user_bytes: _Bytes = 10 * 2**30  # all that a user has sent and that is not removed yet
-    all_bytes: _Bytes = 100 * 2**30  # all that all users have sent
+    folder_bytes: _Bytes = 2 * 2**30  # the largest folder that is sent with a job
+    user_bytes: _Bytes = 10 * 2**30  # the most for all files that a user has sent and that are not removed yet
+    all_bytes: _Bytes = 100 * 2**30  # the most for all files that all users have sent and that are not removed yet
 
     @property
     def bounds(self) -> FileBounds:
@@ -27,8 +27,9 @@ class SyncSettings(Section):
 class DiskSettings(Section):
     """The bounds of users' disks."""
 
-    user_bytes: _Bytes = 2**40  # all disks of a user, deleted ones that are still kept counted
-    all_bytes: Annotated[int, Field(ge=0, le=2**60)] = 2**50  # all disks of all users, counted in the same way
+    user_bytes: _Bytes = 2**40  # the most for all disks of a user, with deleted ones that can still be restored
+    # The most for all disks of all users, with deleted ones that can still be restored.
+    all_bytes: Annotated[int, Field(ge=0, le=2**60)] = 2**50
     kept_days: Annotated[int, Field(ge=0, le=3650)] = 30  # how long a deleted disk can be restored
 
     @property

@@ -13,15 +13,16 @@ _Url = Annotated[str, Field(pattern=r"^https?://[^\s/?#@]+$", max_length=300)]
 class WebSettings(Section):
     """The web pages. Times are in seconds."""
 
-    enabled: bool = True
+    enabled: bool = True  # whether the API serves the web pages
     session_s: Annotated[float, Field(ge=60, le=86_400 * 7)] = 43_200  # longest time that a user stays signed in
     # The number of streams (one for each open page and log) that a user may have open, per API process.
     streams_per_user: Annotated[int, Field(ge=1, le=100_000)] = 20
     # The server's address for browsers, such as https://gpus.example.org. With https, cookies are sent over TLS alone.
     public_url: _Url | None = None
-    # Sign-in at an OpenID Connect issuer of the sign-in file (GPU_DEV_AUTH__FILE): its address, and our client id. The
-    # client secret, if any, is GPU_DEV_WEB_OIDC_CLIENT_SECRET.
+    # Sign-in on the pages at an OpenID Connect issuer: its address, which the sign-in file (GPU_DEV_AUTH__FILE) must
+    # have.
     oidc_issuer: Annotated[str, Field(pattern=r"^https?://\S+$", max_length=300)] | None = None
+    # Our client id at GPU_DEV_WEB__OIDC_ISSUER
     oidc_client_id: Annotated[str, Field(min_length=1, max_length=300)] | None = None
 
     @model_validator(mode="after")
