@@ -24,6 +24,8 @@ _HOUR_24 = re.compile(r"(?:^|(?<=[ –-]))24(?::00)?$", re.ASCII)
 _ZONED = re.compile(r"(.*\d.*) ([A-Z]{3,5})", re.ASCII)
 _BETWEEN = re.compile(r"\s*(?:\.\.+|[-–]|\b(?:to|until|till)\b)\s*", re.IGNORECASE)
 _DAY = f"(?:{'|'.join(name[:3] for name in DAYS)})[a-z]{{0,6}}"
+_PARTS = {"morning": "9am", "lunchtime": "noon", "afternoon": "2pm", "evening": "6pm", "night": "9pm"}
+_PART_OF_DAY = re.compile(rf"(?:(.+?) )??(?:(?:at|in the|this) )?({'|'.join(_PARTS)})|tonight")
 _SEVERAL_DAYS = re.compile(
     rf"(?:weekdays|daily|every(?: [a-z]+)?|({_DAY})(?:(?: ?[-–,&] ?| (?:and|to) ){_DAY})+)(?![a-z])(.*)"
 )
@@ -37,6 +39,10 @@ def refusal(text: str, fault: str, forms: str, read: Callable[[str], object]) ->
     if (days := _SEVERAL_DAYS.fullmatch(text.lower())) is not None:
         series = '; `gpu-dev book create` repeats a booking with --rrule "weekdays 5"' if days[2] else ""
         return UsageError(f'{text!r} is several days. Give the first, such as "{days[1] or "mon"}{days[2]}"{series}.')
+    if (part := _PART_OF_DAY.fullmatch(" ".join(text.lower().split()))) is not None:
+        example = f"{part[1] or 'today'} {_PARTS[part[2] or 'night']}"
+        if _can_be_read(read, example):
+            return UsageError(f'{text!r} has no clock time. Write one, such as "{example}".')
     readable: list[str] = []
     asked_about: dict[str, UsageError] = {}
     for meant in dict.fromkeys(_meanings(text)):

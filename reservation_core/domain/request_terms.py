@@ -15,6 +15,7 @@ REQUEUES = 10
 LARGEST_ARRAY = 10_000
 """So many elements an array may have."""
 _WRITTEN = re.compile(r"([0-9]{1,9})-([0-9]{1,9})(?:%([0-9]{1,9}))?")
+_MEANT = re.compile(r"(?:([0-9]{1,9})(?:-|:|\.\.))?([0-9]{1,9})(%[0-9]{1,9})?")
 _FORMS = "Write 0-N for N + 1 elements, or 0-N%M to run at most M of them at once, such as 0-99%8."
 
 
@@ -268,13 +269,27 @@ def read_array(text: str) -> ArrayTerms:
     """Read `0-N` or `0-N%M`. Raises ValueError with words for people."""
     found = _WRITTEN.fullmatch(text)
     if found is None or int(found[1]) != 0:
-        raise ValueError(f"Elements are numbered from 0 on, without gaps. {_FORMS}")
+        raise ValueError(f"Elements are numbered from 0 on, without gaps. {_array_meant(text) or _FORMS}")
     size, parallel = int(found[2]) + 1, None if found[3] is None else int(found[3])
     if size > LARGEST_ARRAY:
         raise ValueError(f"It has {size} elements; at most {LARGEST_ARRAY} are allowed, as in 0-9999.")
     if parallel is not None and not 1 <= parallel <= LARGEST_ARRAY:
         raise ValueError(f"It runs {parallel} elements at once; allowed are 1 to {LARGEST_ARRAY}.")
     return ArrayTerms(size, parallel)
+
+
+def _array_meant(text: str) -> str | None:
+    """The form of as many elements as `1-10`, `10` or `0..9` names, and how the command gets the other numbers."""
+    found = _MEANT.fullmatch(text)
+    if found is None:
+        return None
+    first = int(found[1] or 0)
+    size = int(found[2]) - first + (found[1] is not None)
+    if not 1 <= size <= LARGEST_ARRAY:
+        return None
+    form = written_array(ArrayTerms(size, None)) + (found[3] or "")
+    elements = "1 element" if size == 1 else f"{size} elements"
+    return f"Write {form} for {elements}" + (f", and add {first} to the index in the command." if first else ".")
 
 
 def written_array(terms: ArrayTerms) -> str:

@@ -19,6 +19,8 @@ _COUNTS = dict(zip(("zero", "one", "two", "three", "four", "five", "six", "seven
 }
 _CLOCK = re.compile(r"(\d{1,4}):(\d{2})(?::(\d{2}))?", re.ASCII)
 _HALF = re.compile(r"(?:a )?half (?:an? )?(hour|day)")
+_AND_PART = re.compile(r"(\d{1,4}|[a-z]+) (?:([a-z]+) and (?:a )?(half|quarter)|and (?:a )?(half|quarter) ([a-z]+))")
+"""`1 day and a half`, `two and a half hours`."""
 _GROUPED = re.compile(r"\d,\d{3}(?!\d)", re.ASCII)
 """A comma between thousands, or with three decimals: `1,000 s` may be either."""
 _LONG = re.compile(r"(?:(\d{1,4}) ?)?(month|year)s?", re.ASCII)
@@ -50,6 +52,9 @@ def meant_durations(text: str) -> list[str]:
         return [written(timedelta(seconds=seconds_in(form) or 0)) for form in forms]
     if (half := _HALF.fullmatch(lowered)) is not None:
         return ["30m" if half[1] == "hour" else "12h"]
+    if (mixed := _AND_PART.fullmatch(lowered)) is not None:
+        part = "5" if "half" in mixed.group(3, 4) else "25"
+        lowered = f"{_COUNTS.get(mixed[1], mixed[1])}.{part} {mixed[2] or mixed[5]}"
     plain = re.sub(r"(?<=\d),(?=\d)", ".", lowered)
     plain = re.sub(r"[a-z]+", lambda word: str(_COUNTS.get(word[0]) or _unit_meant(word[0])), plain)
     plain = re.sub(" +", " ", plain.replace(",", " ").replace("and", " ")).strip(" ")

@@ -100,7 +100,7 @@ def test_what_names_no_two_days_is_not_several(typed: str) -> None:
     assert " is several days. " not in refused(typed)
 
 
-@pytest.mark.parametrize("typed", ["", "soon", "tonight", "next week", "morgen 9", "25:00", "1764320000", "1.1.1.1"])
+@pytest.mark.parametrize("typed", ["", "soon", "next week", "morgen 9", "25:00", "1764320000", "1.1.1.1"])
 def test_what_is_like_no_time_is_refused_with_examples(typed: str) -> None:
     assert refused(typed).startswith(f"{typed!r} is not a time. Write it as ")
 
@@ -158,3 +158,26 @@ def test_of_a_time_to_look_back_at_the_forms_are_the_same() -> None:
     with pytest.raises(UsageError, match='Did you mean "24 dec 9:00"'):
         parse_past("24.12. 9:00", NOW, "UTC")
     assert parse_past("yesterday", NOW, "UTC").isoformat() == "2026-11-27T00:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("typed", "example"),
+    [
+        ("wednesday morning", "wednesday 9am"),
+        ("tomorrow  Afternoon", "tomorrow 2pm"),
+        ("30 nov in the evening", "30 nov 6pm"),
+        ("this evening", "today 6pm"),
+        ("tonight", "today 9pm"),
+        ("wed lunchtime", "wed noon"),
+    ],
+)
+def test_a_part_of_a_day_is_refused_with_a_clock_time(typed: str, example: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_time(typed, NOW, "UTC")
+    assert refused.value.detail == f'{typed!r} has no clock time. Write one, such as "{example}".'
+    assert parse_time(example, NOW, "UTC")
+
+
+def test_a_part_of_no_day_is_no_time() -> None:
+    with pytest.raises(UsageError, match=r"^'gloomy morning' is not a time"):
+        parse_time("gloomy morning", NOW, "UTC")

@@ -153,7 +153,10 @@ def test_a_request_without_an_end_or_with_gpus_that_differ_is_refused(words: str
         ("--export=A=1'x,B=2", "It lists variables"),
         ("--export=A=1,,B=2", "It lists variables"),
         ("--job-name=", "--job-name=: It is empty."),
-        ("--array=1-9", "--array=1-9: Elements are numbered from 0 on, without gaps. Write 0-N"),
+        (
+            "--array=1-9",
+            "--array=1-9: Elements are numbered from 0 on, without gaps. Write 0-8 for 9 elements, and add 1",
+        ),
         ("--array=0-9:2", "Elements are numbered from 0 on"),
         ("--array=1,3", "Elements are numbered from 0 on"),
         ("--array=0-10000", "It has 10001 elements"),

@@ -1,5 +1,6 @@
 """Arrays: how they are written, how many elements are made, and how they end."""
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -111,4 +112,21 @@ def test_what_is_written_is_read(size: int, parallel: int | None) -> None:
 )
 def test_other_forms_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"[A-Z]"):
+        read_array(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "way"),
+    [
+        ("1-10", "Write 0-9 for 10 elements, and add 1 to the index in the command."),
+        ("5-8%2", "Write 0-3%2 for 4 elements, and add 5 to the index in the command."),
+        ("10", "Write 0-9 for 10 elements."),
+        ("0..9", "Write 0-9 for 10 elements."),
+        ("1,3,5", "Write 0-N for N + 1 elements"),
+        ("9-1", "Write 0-N for N + 1 elements"),
+        ("0", "Write 0-N for N + 1 elements"),
+    ],
+)
+def test_other_numbers_are_refused_with_the_form_of_as_many_elements(text: str, way: str) -> None:
+    with pytest.raises(ValueError, match=rf"^{re.escape(f'Elements are numbered from 0 on, without gaps. {way}')}"):
         read_array(text)
