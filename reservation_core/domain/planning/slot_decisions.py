@@ -187,12 +187,6 @@ class SlotSearch:
         self._picture = picture
         self._pools = picture.pools
         self._at = at
-        self._room = RoomMaker(
-            picture,
-            at,
-            lambda job, before: self.best_fit(job, before, None),
-            lambda job, pool, fit: self._write(job, pool, fit, None),
-        )
 
     def is_ready(self, job: Waiting, enough: Callable[[], bool]) -> bool:
         """Whether enough is known of the nodes to look for a place; if not, some more is learnt."""
@@ -215,7 +209,7 @@ class SlotSearch:
                 self._picture.queue.bar(job)
                 return []
         if self._picture.ledger.slots[job.id][0] > self._at:
-            now = self._room.start_now(job)
+            now = self._room_maker().start_now(job)
             if now:
                 return now
         return [] if found is None else [found]
@@ -235,6 +229,15 @@ class SlotSearch:
         # What it leaves behind is had by those after it in this walk, and by those before it in the next.
         self._picture.clear_slot_rows(job.id)
         return self._write(job, *best, None)
+
+    def _room_maker(self) -> RoomMaker:
+        """A new one each time: kept here, it would be a reference cycle, whose collection interrupts the planner."""
+        return RoomMaker(
+            self._picture,
+            self._at,
+            lambda job, before: self.best_fit(job, before, None),
+            lambda job, pool, fit: self._write(job, pool, fit, None),
+        )
 
     def best_fit(self, job: Waiting, before: int, own: Pool | None, after: int = -FOREVER) -> tuple[Pool, Fit] | None:
         """The earliest fit before a time in any pool, at equal times in the first.

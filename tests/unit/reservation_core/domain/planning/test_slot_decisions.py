@@ -1,5 +1,6 @@
 """Slots against an oracle that tries everything: each in line gets the earliest fit, and is never put off."""
 
+import gc
 from dataclasses import replace
 from datetime import datetime
 
@@ -305,3 +306,15 @@ def test_the_time_is_asked_for_after_each_job_before_the_next_is_looked_for() ->
     plan = plan_slots(state, T0, ALL, ALL, enough)
     assert [slot.id for slot in plan.slots] == ["job-1", "job-2"]
     assert asked_with == [1, 2]
+
+
+def test_planning_leaves_nothing_for_the_garbage_collector() -> None:
+    state = Picture(snapshot([node("a", 1)], [held("r0", 0, -5, 60)], [job(1), job(2)]))
+    assert plan_starts(state, T0, ALL) == []
+    gc.collect()
+    gc.disable()
+    try:
+        assert len(plan_slots(state, T0, ALL, ALL).slots) == 2
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
