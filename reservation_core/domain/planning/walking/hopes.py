@@ -13,9 +13,6 @@ from reservation_core.domain.pools.freed_time import EarlierPlaces
 _LEAST, _MOST = 4, 64
 """How many jobs of a shape are passed over at once: first few, as a decision may have them looked at anew."""
 
-_LOOKS = 4
-"""After how many looks at jobs that can't have an earlier slot the walk asks whether it has time."""
-
 _Known = tuple[EarlierPlaces, int]
 """Where jobs of a shape may find earlier places, and the least length of those to which no room is given."""
 
@@ -29,7 +26,6 @@ def improvable(picture: Picture, queues: list[ShapeQueue], enough: Callable[[], 
     walked = [picture.walk.first_of(queue) for queue in queues]  # behind the last job that was looked at in its turn
     passed = walked[:]  # the next job to be looked at
     heap = _in_order(queues, walked)
-    looks = 0
     while heap:
         place, number, index, at_once = heap[0]
         queue = queues[number]
@@ -50,12 +46,10 @@ def improvable(picture: Picture, queues: list[ShapeQueue], enough: Callable[[], 
                 passed = walked[:]
                 heap = _in_order(queues, walked)
                 continue
-        else:
-            looks += 1
-            if hopeful is None or (looks % _LOOKS == 0 and enough()):
-                picture.walk.pause(entry)
-                yield entry
-                return
+        elif hopeful is None or enough():
+            picture.walk.pause(entry)
+            yield entry
+            return
         walked[number] = index + 1
         index = passed[number] = hopes.pass_over(queue, index + 1, at_once) if after == index else after
         if index < len(queue.entries):

@@ -4,7 +4,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime
 from random import Random
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -144,6 +144,17 @@ def test_a_walk_in_the_smallest_parts_leaves_no_earlier_slot(seed: int) -> None:
         assert not plan.more
         state.pools.walk_again()
         assert decided(state, now, of_all=True) == []
+
+
+def test_the_time_is_asked_for_whenever_some_jobs_were_passed_over() -> None:
+    rows = [held("r", 0, -5, 60), held("b", 0, 60, 75, is_held=False), held("c", 0, 75, 90, is_held=False)]
+    state = Picture(snapshot([node("a", 1)], rows, [job(seq, minutes=30) for seq in range(1, 61)]))
+    decided(state, T0, of_all=False)
+    state.set_reservation("b", None, ())
+    asked = Mock(return_value=False)
+    assert plan_starts(state, T0, ALL) == []
+    assert not plan_slots(state, T0, ALL, ALL, asked).slots
+    assert asked.call_count == 4  # after 4, 12, 28 and 60
 
 
 @pytest.mark.parametrize("by", ["share", "priority"])
