@@ -190,11 +190,16 @@ class SlotSearch:
 
     def is_ready(self, job: Waiting, enough: Callable[[], bool]) -> bool:
         """Whether enough is known of the nodes to look for a place; if not, some more is learnt."""
+        start, _ = self._picture.ledger.slots.get(job.id, (None, None))
         for pool in self._pools.for_job(job):
             profile = self._pools.profiles[pool.gpu_type]
             while not profile.learn(job.gpus, self._at):
                 if enough():
                     return False
+            if start is not None and job.nodes > 1:
+                for _ in profile.learn_windows(job.gpus, length_micros(job.length), start, self._at):
+                    if enough():
+                        return False
         return True
 
     def plan_slot(self, job: Waiting) -> list[PlannedSlot]:

@@ -5,7 +5,7 @@ each node's earliest start. Since windows only shrink while places are taken, on
 checked exactly. When GPUs are freed, nothing is known of their node until it is checked.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -181,6 +181,14 @@ class PoolProfile:
             firsts.note(position, known)
         return known
 
+    def learn_windows(self, gpus: int, length: int, before: int, now: int) -> Iterator[int]:
+        """Read the windows of nodes that may have a place that begins before a time, one at each step."""
+        known = self.firsts(gpus).windows
+        for position in self.may_begin(gpus, length, before).nonzero()[0].tolist():
+            if known[position] is None:
+                self.windows(position, gpus, now)
+                yield position
+
     def may_begin(self, gpus: int, length: int, before: int) -> NDArray[np.bool_]:
         """For each node whether so many GPUs may be free for this length, from a time before `before` on."""
         return self.firsts(gpus).bounds(length) < before
@@ -281,8 +289,8 @@ class _Search:
     def several(self, nodes: int, before: int) -> tuple[int, list[int]]:
         """The earliest start on several nodes together, and these; no nodes when there is none before `before`."""
         pending, bounds = self._pending, self._bounds
-        opened: dict[int, tuple[int, int]] = {}  # node: its open window
-        closing = FOREVER  # the first end of these
+        opened: dict[int, int] = {}  # nodes, and the starts of their open windows
+        closing: list[tuple[int, int]] = []  # their last starts, the first one first
         at = FOREVER
         nearest = -FOREVER
         while True:
@@ -292,19 +300,18 @@ class _Search:
             upcoming = pending[0][0] if pending else FOREVER
             if at < FOREVER and (min(nearest, upcoming) > at or len(opened) >= nodes + _TIED):
                 # Prefer GPUs that became free last: those free for long are of more use to others meanwhile.
-                return at, sorted(sorted(opened, key=lambda at_node: (-opened[at_node][0], at_node))[:nodes])
+                return at, sorted(sorted(opened, key=lambda at_node: (-opened[at_node], at_node))[:nodes])
             if min(upcoming, nearest) >= before:
                 return before, []
             # Of several at the same time the first goes first, whatever is known of the others.
             if upcoming < nearest or (upcoming == nearest and pending[0][1] < position):
                 start, opening, last = heappop(pending)
-                opened[opening] = (start, last)
-                closing = min(closing, last)
-                if closing < start:
-                    for past in [at_node for at_node, (_, end) in opened.items() if end < start]:
-                        del opened[past]
-                        self._await(past, start)
-                    closing = min((end for _, end in opened.values()), default=FOREVER)
+                opened[opening] = start
+                heappush(closing, (last, opening))
+                while closing[0][0] < start:
+                    _, past = heappop(closing)
+                    del opened[past]
+                    self._await(past, start)
                 if len(opened) >= nodes:
                     at = start
             else:

@@ -14,13 +14,14 @@ from reservation_core.domain.calendar import to_moment
 from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.plan import Commitment, Shape
 from reservation_core.domain.planning.planning_picture import Picture
-from reservation_core.domain.planning.slot_decisions import plan_slots
+from reservation_core.domain.planning.slot_decisions import SlotSearch, plan_slots
 from reservation_core.domain.planning.start_decisions import plan_starts
 from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules, Scope
 from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.rules import Holding
 from reservation_core.domain.pools import freed_time
 from reservation_core.domain.pools.freed_time import EarlierPlaces, FreedTime
+from reservation_core.domain.pools.node_timeline import Timeline
 from tests.examples import ledger_examples
 from tests.unit.reservation_core.domain.planning.worlds import MINUTE, T0, World, held, job, node, snapshot, worlds
 
@@ -155,6 +156,20 @@ def test_the_time_is_asked_for_whenever_some_jobs_were_passed_over() -> None:
     assert plan_starts(state, T0, ALL) == []
     assert not plan_slots(state, T0, ALL, ALL, asked).slots
     assert asked.call_count == 4  # after 4, 12, 28 and 60
+
+
+def test_nodes_for_a_gang_are_read_one_at_a_time_before_it_is_searched() -> None:
+    nodes = [node(f"n{number}", 1, first_id=number) for number in range(3)]
+    rows = [held(f"r{number}", number, -5, 10 + 10 * number) for number in range(3)]
+    state = Picture(snapshot(nodes, rows, [job(1, 1, 2)]))
+    decided(state, T0, of_all=False)
+    profile = state.pools.profiles["h100"]
+    for position in range(3):
+        profile.forget(position, freed=True)
+    search, gang = SlotSearch(state, state.at), state.queue.jobs["job-1"]
+    assert [search.is_ready(gang, lambda: True) for _ in range(4)] == [False, False, False, True]
+    with patch.object(Timeline, "windows", Mock(side_effect=AssertionError)):
+        assert search.plan_slot(gang) == []
 
 
 @pytest.mark.parametrize("by", ["share", "priority"])
