@@ -6,7 +6,7 @@ from api_service.problems import ProblemError
 from api_service.web.visit import Visit
 
 SCOPES = {
-    "": "everything that you may do",
+    "": "everything",
     "read": "reading only",
     "read submit": "reading, and jobs",
     "read book": "reading, and bookings",

@@ -96,8 +96,8 @@ RULES: Mapping[RuleName, RuleWords] = {
     RuleName.IDLE: RuleWords(
         "Idle GPUs of jobs",
         ValueKind.IDLE,
-        "10%,1h,30m,release: less use than 10% for 1h is idle, its owner is warned, and 30m later the job ends. "
-        "warn instead of release: nothing ends.",
+        "Such as 10%,1h,30m,release: when GPUs are used less than 10% for 1h, their job's owner is warned, and the job "
+        "ends 30m later. With warn in place of release no job ends.",
     ),
 }
 """Every rule with a value, in the order of the form."""

@@ -26,7 +26,7 @@ async def confirm_cancel(visit: Visit) -> Response:
     jobs = [job for job in found if job is not None and job.status not in FINAL_STATUSES]
     back = safe_return(visit.query("next") or "/jobs")
     if not jobs:
-        return visit.go(back, "Select jobs that are not over, then cancel them.")
+        return visit.go(back, "Nothing was cancelled: select jobs that are not over first.")
     one = len(jobs) == 1
     return ask(
         visit,

@@ -119,7 +119,7 @@ def _losses(visit: Visit, disk: DiskOut) -> list[str]:
     files = "The files on it" + (f" ({size_words(disk.used)})" if disk.used else "")
     if not kept:
         return [f"{files} are removed at once, and can't be restored."]
-    with_it = ["Its snapshots go with it, and come back with it."] if disk.snapshots else []
+    with_it = ["Its snapshots are deleted with it, and restored with it."] if disk.snapshots else []
     return [
         "No job can use it any more.",
         *with_it,
