@@ -12,12 +12,13 @@ import pytest
 
 from reservation_core.domain.errors import AlreadyFinalError
 from reservation_core.domain.model import JobStatus
+from tests.examples import amount
 from tests.faults.systems.invariants import assert_never_doubled, assert_nothing_left, outcomes
 from tests.faults.systems.system import System, mixed
 from tests.waiting import eventually
 
 # FAULTS_JOBS=5000 for a long run; a multiple of the submitters.
-JOBS = int(os.environ.get("FAULTS_JOBS", "1600"))
+JOBS = int(os.environ.get("FAULTS_JOBS", amount(800, 1600)))
 SUBMITTERS = 8
 NODES = 8
 FAILS_WITH = 7
@@ -77,6 +78,7 @@ async def unseat(system: System, done: asyncio.Event) -> None:
         await asyncio.wait([asyncio.ensure_future(done.wait())], timeout=1)
 
 
+@pytest.mark.hypothesis
 @pytest.mark.timeout(1800)
 async def test_no_gpu_has_two_holders_at_any_instant(system: System) -> None:
     expected: dict[str, int] = {}
