@@ -26,12 +26,13 @@ def improvable(picture: Picture, queues: list[ShapeQueue], enough: Callable[[], 
     walked = [picture.walk.first_of(queue) for queue in queues]  # behind the last job that was looked at in its turn
     passed = walked[:]  # the next job to be looked at
     heap = _in_order(queues, walked)
+    has_looked = False
     while heap:
         place, number, index, at_once = heap[0]
         queue = queues[number]
         entry = queue.entries[index]
         hopeful, after = None, index
-        if hopes.look(queue, entry[1]):
+        if not (has_looked and enough()) and hopes.look(queue, entry[1]):
             after = hopes.pass_over(queue, index, at_once)
             hopeful = after == index and hopes.has(queue, entry)
         if hopeful:
@@ -46,10 +47,11 @@ def improvable(picture: Picture, queues: list[ShapeQueue], enough: Callable[[], 
                 passed = walked[:]
                 heap = _in_order(queues, walked)
                 continue
-        elif hopeful is None or enough():
+        elif hopeful is None:
             picture.walk.pause(entry)
             yield entry
             return
+        has_looked = not hopeful
         walked[number] = index + 1
         index = passed[number] = hopes.pass_over(queue, index + 1, at_once) if after == index else after
         if index < len(queue.entries):

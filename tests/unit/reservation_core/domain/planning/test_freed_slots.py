@@ -155,7 +155,7 @@ def test_the_time_is_asked_for_whenever_some_jobs_were_passed_over() -> None:
     asked = Mock(return_value=False)
     assert plan_starts(state, T0, ALL) == []
     assert not plan_slots(state, T0, ALL, ALL, asked).slots
-    assert asked.call_count == 4  # after 4, 12, 28 and 60
+    assert asked.call_count == 3  # after 4, 12 and 28
 
 
 def test_nodes_for_a_gang_are_read_one_at_a_time_before_it_is_searched() -> None:
