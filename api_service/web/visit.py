@@ -146,9 +146,9 @@ class Visit:
         return response
 
     def text(self, template: str, **context: Any) -> str:
-        """A rendered template, with the values that every template may use."""
+        """A rendered template, with the values that every template may use; those of `context` come before them."""
         visitor = self.visitor
-        context |= {
+        context = {
             "me": None if visitor is None else visitor.principal,
             "position": self.position,
             "csrf": "" if visitor is None else csrf.made_for(visitor.secret),
@@ -158,7 +158,7 @@ class Visit:
             "may_load_again": self.request.method == "GET" and visitor is not None,
             "path": self.request.url.path,
             "address": self.request.url.path + (f"?{self.request.url.query}" if self.request.url.query else ""),
-        }
+        } | context
         return _with_keys(self.templates.text(template, zone=self.zone, now=self.now, **context), context["csrf"])
 
     def _html(self, template: str, status: int, **context: Any) -> Response:

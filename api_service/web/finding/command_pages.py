@@ -25,7 +25,12 @@ _ADDRESSES = {
     "notify targets": "/account",
     "gpus": "/now",
     "users me": "/account",
-    "users list": "/admin/users",  # only administrators are told of it
+    "users list": "/admin/users",  # only administrators are told of it and of those below
+    "users add": "/admin/users",
+    "users enable": "/admin/users",
+    "projects create": "/admin/projects",
+    "maintenance list": "/admin/maintenance",
+    "pods": "/admin/pods",
 }
 _PAGES = {page.address: page for page in SITE_PAGES}
 

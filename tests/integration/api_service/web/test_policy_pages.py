@@ -150,6 +150,7 @@ async def test_a_project_is_made_given_members_and_ended(browsing: SignedIn, roo
         answer = await admin.send("/admin/projects/vision/members", user=user)
         assert answer.status_code == status
         assert 'class="problem"' in answer.text
+        assert '<form method="post" action="/admin/projects/vision/members"' in answer.text  # it can be sent again
     assert (await admin.send("/admin/projects/vision/members/alice/remove")).status_code == 303
     assert (await admin.send("/admin/projects/vision/members/alice/remove")).status_code == 404
     await root.put("/v1/policy/project:vision", json={"max_gpus": 3})

@@ -25,6 +25,11 @@ from api_service.web.finding.command_pages import pages_for, text_of_pages, with
         ("3.5 of 4 are left. Wait.", "3.5 of 4 are left. Wait.", []),
         ("There is no node 'n1'. `gpu-dev nodes` lists all nodes.", "There is no node 'n1'.", ["/now"]),
         ("There is no user 'x'. `gpu-dev users list` lists all users.", "There is no user 'x'.", ["/admin/users"]),
+        (
+            "There is no user 'x'. `gpu-dev users add x` adds a user of this name.",
+            "There is no user 'x'.",
+            ["/admin/users"],
+        ),
         # No page does what these do, or not all of it.
         ("Full. `gpu-dev nodes uncordon n1` ends it.", None, []),
         ("You have no key x. `gpu-dev config-ssh` needs one.", None, []),
