@@ -6,7 +6,7 @@ from datetime import datetime
 from http import HTTPStatus
 from secrets import token_urlsafe
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 from zoneinfo import ZoneInfo
 
 from starlette.requests import Request
@@ -157,9 +157,18 @@ class Visit:
             "estimates": bool(self.services.settings.estimates),
             "may_load_again": self.request.method == "GET" and visitor is not None,
             "path": self.request.url.path,
-            "address": self.request.url.path + (f"?{self.request.url.query}" if self.request.url.query else ""),
+            "address": self._address,
         } | context
         return _with_keys(self.templates.text(template, zone=self.zone, now=self.now, **context), context["csrf"])
+
+    @property
+    def _address(self) -> str:
+        """Where the page is found again: of an answer to a form, the page of that form, if the browser names it."""
+        here = urlsplit(str(self.request.url))
+        if self.request.method == "POST":
+            sent_from = urlsplit(self.request.headers.get("referer", ""))
+            here = sent_from if sent_from.netloc == here.netloc and sent_from.path.startswith("/") else here
+        return here.path + (f"?{here.query}" if here.query else "")
 
     def _html(self, template: str, status: int, **context: Any) -> Response:
         return html(self.request, self.text(template, **context), nonce=self.nonce, status=status)

@@ -235,3 +235,14 @@ async def test_statuses_of_windows_are_words_in_the_audit_log(
     assert made.status_code == 201, made.text
     page = words(await (await browsing("root")).get("/admin/audit?kind=maintenance_planned"))
     assert "maintenance_planned → planned" in page
+
+
+@pytest.mark.parametrize(
+    ("site", "found"), [("http://pages", "/admin/maintenance?x=1"), ("http://elsewhere", "/admin/maintenance/preview")]
+)
+async def test_a_refused_form_leads_back_to_its_page(browsing: SignedIn, site: str, found: str) -> None:
+    admin = await browsing("root")
+    admin.client.headers["Referer"] = f"{site}/admin/maintenance?x=1"
+    refused = await admin.send("/admin/maintenance/preview", nodes="none-such", duration="4h", reason="fans")
+    assert refused.status_code == 404
+    assert f'name="next" value="{found}"' in refused.text  # after another time zone was chosen
