@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -25,6 +25,7 @@ from gpu_dev.errors import ApiError
 from gpu_dev.main import main
 from gpu_dev.server.connection import Connection
 from gpu_dev.server.exchange import Exchange
+from gpu_dev.slurm.__main__ import run_program
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Role
 from reservation_core.runtime.reading.sign_in import open_sign_in
 from reservation_core.runtime.sealing_keys import ensure_key_file
@@ -84,16 +85,25 @@ class System:
 
     def cli(self, *words: str, who: str = "alice", stdin: str = "", **more: str) -> Finished:
         """Run `gpu-dev` to its end, off a terminal: its `main` in this process, which is quicker than a new one."""
+        return self._run_here(main, ("gpu-dev", *words), who, stdin, more)
+
+    def slurm(self, *words: str, who: str = "alice") -> Finished:
+        """Run one of Slurm's commands to its end in the same way."""
+        return self._run_here(run_program, ("slurm", *words), who, "", {})
+
+    def _run_here(
+        self, program: Callable[[], None], words: tuple[str, ...], who: str, stdin: str, more: Mapping[str, str]
+    ) -> Finished:
         out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
         with (
             patch.dict(os.environ, {**self.environment(who), **more}, clear=True),
-            patch("sys.argv", ["gpu-dev", *words]),
+            patch("sys.argv", [*words]),
             patch("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()))),
             patch("sys.stdout", out),
             patch("sys.stderr", err),
             pytest.raises(SystemExit) as ended,
         ):
-            main()
+            program()
         texts = []
         for stream in (out, err):
             stream.seek(0)
