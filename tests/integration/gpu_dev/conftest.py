@@ -266,6 +266,12 @@ def system(database_url: str, tmp_path: Path, server_log: Path) -> Iterator[Syst
 
 
 @pytest.fixture
+def unreachable(tmp_path: Path) -> System:
+    """The command line of people whose server can't be reached: what else it says, it said before it sent anything."""
+    return System("http://127.0.0.1:1", {"alice": "tok", "admin": "tok"}, tmp_path)
+
+
+@pytest.fixture
 def believing(
     database_url: str, tmp_path: Path, server_log: Path, api_server: ApiServer
 ) -> Iterator[tuple[System, "SignInWorld"]]:

@@ -268,8 +268,10 @@ def test_the_last_rule_of_a_scope_is_removed_by_the_command_that_is_shown(system
         (("train", "--type", "h100"), "Give either a job, or the options of a new request."),
     ],
 )
-def test_options_of_explain_that_do_not_go_together_are_said(system: System, words: tuple[str, ...], said: str) -> None:
-    done = system.cli("explain", *words)
+def test_options_of_explain_that_do_not_go_together_are_said(
+    unreachable: System, words: tuple[str, ...], said: str
+) -> None:
+    done = unreachable.cli("explain", *words)
     assert (done.returncode, said in done.stderr) == (2, True), done.stderr
 
 

@@ -71,10 +71,10 @@ def test_without_a_past_there_is_nothing_to_simulate(system: System) -> None:
         ("submitted_at,duration_s,gpus\n", "has no jobs"),
     ],
 )
-def test_a_cell_that_can_not_be_read_is_named(system: System, tmp_path: Path, text: str, words: str) -> None:
+def test_a_cell_that_can_not_be_read_is_named(unreachable: System, tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "trace.csv"
     path.write_bytes(text.encode("latin-1"))
-    done = system.cli("simulate", "--trace", str(path))
+    done = unreachable.cli("simulate", "--trace", str(path))
     assert done.returncode == 2
     assert words in done.stderr
 
@@ -89,7 +89,7 @@ def test_a_cell_that_can_not_be_read_is_named(system: System, tmp_path: Path, te
         (("--trace", "x", "--history", "1d"), "Give either --trace or --history"),
     ],
 )
-def test_options_that_make_no_sense_are_said(system: System, options: tuple[str, ...], words: str) -> None:
-    done = system.cli("simulate", *options)
+def test_options_that_make_no_sense_are_said(unreachable: System, options: tuple[str, ...], words: str) -> None:
+    done = unreachable.cli("simulate", *options)
     assert done.returncode == 2
     assert words in done.stderr

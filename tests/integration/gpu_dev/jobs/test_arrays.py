@@ -69,7 +69,6 @@ def test_cancelling_the_array_ends_all_of_it(system: System) -> None:
 
 
 @pytest.mark.parametrize("array", ["1-5", "0-10000", "0-9%0", "1,3", "0-9:2", "x", "0-"])
-def test_other_forms_are_refused_plainly(system: System, array: str) -> None:
-    refused = system.cli("submit", "-g1", "-d1m", "--array", array, "--", "true")
+def test_other_forms_are_refused_plainly(unreachable: System, array: str) -> None:
+    refused = unreachable.cli("submit", "-g1", "-d1m", "--array", array, "--", "true")
     assert (refused.returncode, "--array" in refused.stderr) == (2, True), refused.stderr
-    assert jobs(system) == []

@@ -65,6 +65,6 @@ def test_a_booking_for_now_gets_the_gpus_of_a_preemptible_job(system: System) ->
         (("--preemptible", "--booking", "bkg-1"), "booking"),
     ],
 )
-def test_what_can_not_be_meant_is_refused(system: System, words: tuple[str, ...], said: str) -> None:
-    done = system.cli("submit", "-g1", "-d1m", *words, "--", "true")
+def test_what_can_not_be_meant_is_refused(unreachable: System, words: tuple[str, ...], said: str) -> None:
+    done = unreachable.cli("submit", "-g1", "-d1m", *words, "--", "true")
     assert (done.returncode != 0, said in done.stderr) == (True, True), done.stderr

@@ -51,6 +51,6 @@ def test_requeue_is_not_for_commands_that_fail(system: System) -> None:
         (("logs", "x", "--follow", "--attempt", "1"), "Leave --attempt out"),
     ],
 )
-def test_what_can_not_be_meant_is_refused(system: System, words: tuple[str, ...], said: str) -> None:
-    done = system.cli(*words)
+def test_what_can_not_be_meant_is_refused(unreachable: System, words: tuple[str, ...], said: str) -> None:
+    done = unreachable.cli(*words)
     assert (done.returncode, said in done.stderr) == (2, True), done.stderr

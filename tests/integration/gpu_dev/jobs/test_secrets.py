@@ -68,8 +68,10 @@ def test_secrets_are_set_listed_and_deleted(system: System, tmp_path: Path) -> N
         (("submit", "-g1", "-d1m", "--secret", "a=/b/../c"), "", "--secret must be an absolute path"),
     ],
 )  # fmt: skip
-def test_what_is_refused_before_anything_is_sent(system: System, words: tuple[str, ...], stdin: str, said: str) -> None:
-    refused = system.cli(*words, stdin=stdin)
+def test_what_is_refused_before_anything_is_sent(
+    unreachable: System, words: tuple[str, ...], stdin: str, said: str
+) -> None:
+    refused = unreachable.cli(*words, stdin=stdin)
     assert refused.returncode == 2
     assert said in " ".join(refused.stderr.split())
     if words[-1] != VALUE:

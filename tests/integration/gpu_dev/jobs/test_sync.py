@@ -169,6 +169,6 @@ def test_what_leaves_the_folder_is_not_kept(system: System, tmp_path: Path, monk
         (("--fetch", "a", "--fetch", "a/"), "stands twice"),
     ],
 )
-def test_what_can_not_be_meant_is_refused(system: System, words: tuple[str, ...], said: str) -> None:
-    done = system.cli("submit", "-g1", "-d1m", *words, "--", "true")
+def test_what_can_not_be_meant_is_refused(unreachable: System, words: tuple[str, ...], said: str) -> None:
+    done = unreachable.cli("submit", "-g1", "-d1m", *words, "--", "true")
     assert (done.returncode, said in done.stderr) == (2, True), done.stderr
