@@ -64,6 +64,7 @@ class Picture:
             self.pools = GpuPools(nodes, self.ledger, self._policy)
             self.heads = PoolHeads(self.pools)
             self.walk.looked.clear()
+            self.walk.passed.clear()
 
     def set_quotas(self, quotas: QuotaBook) -> None:
         """Quotas that hold from now on; they must know what is held and booked, and learn the slots here."""

@@ -41,11 +41,13 @@ class ShapeQueue:
     """Jobs of one requested type and one shape in queue order.
 
     Entries before `first` are gone: most jobs leave at the front, and moving the rest each time would cost more.
+    `changes` counts how often jobs came, went or got another place.
     """
 
     __slots__ = (
         "_lengths",
         "_shortest",
+        "changes",
         "entries",
         "first",
         "gpu_type",
@@ -61,7 +63,7 @@ class ShapeQueue:
         self.kind = kind
         self.shape, self.slotted, self.held, self.preemptible = kind
         self.entries: list[Entry] = []
-        self.first = 0
+        self.first = self.changes = 0
         self._lengths: Counter[int] = Counter()
         self._shortest: int | None = None
 
@@ -73,6 +75,7 @@ class ShapeQueue:
 
     def add(self, entry: Entry) -> None:
         """Put a job in its place."""
+        self.changes += 1
         order, _, length = entry
         entries = self.entries
         if not entries or entries[-1][0] < order:
@@ -85,6 +88,7 @@ class ShapeQueue:
 
     def remove(self, entry: Entry) -> None:
         """Remove a job that is in it."""
+        self.changes += 1
         length = entry[2]
         index = self.first
         if self.entries[index] is not entry:
@@ -104,6 +108,7 @@ class ShapeQueue:
 
     def rank(self, order: Callable[[Waiting], Order]) -> None:
         """Put the jobs in this order."""
+        self.changes += 1
         self.entries = sorted([(order(job), job, length) for _, job, length in self.entries[self.first :]])
         self.first = 0
 

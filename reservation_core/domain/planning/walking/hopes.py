@@ -8,10 +8,11 @@ from reservation_core.domain.plan import Waiting
 from reservation_core.domain.planning.making_room import may_have_room, room_length
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.waiting_queue import Entry, Order, ShapeQueue
+from reservation_core.domain.planning.walking.slot_walk import LEAST, Passed
 from reservation_core.domain.pools.freed_time import EarlierPlaces
 
-_LEAST, _MOST = 4, 64
-"""How many jobs of a shape are passed over at once: first few, as a decision may have them looked at anew."""
+_MOST = 64
+"""How many jobs of a shape are passed over at once in the end."""
 
 _Known = tuple[EarlierPlaces, int]
 """Where jobs of a shape may find earlier places, and the least length of those to which no room is given."""
@@ -23,9 +24,11 @@ def improvable(picture: Picture, queues: list[ShapeQueue], enough: Callable[[], 
     Another one, before which the walk pauses, when there is no time to go on.
     """
     hopes = _Hopes(picture, enough)
-    walked = [picture.walk.first_of(queue) for queue in queues]  # behind the last job that was looked at in its turn
-    passed = walked[:]  # the next job to be looked at
-    heap = _in_order(queues, walked)
+    walk, version = picture.walk, hopes.version
+    known = [walk.go_on_in(queue, version) for queue in queues]
+    walked = [queue_passed.walked for queue_passed in known]  # behind the last job that was looked at in its turn
+    passed = [queue_passed.upcoming for queue_passed in known]  # the next job to be looked at
+    heap = _in_order(queues, passed, [queue_passed.at_once for queue_passed in known])
     has_looked = False
     while heap:
         place, number, index, at_once = heap[0]
@@ -44,27 +47,29 @@ def improvable(picture: Picture, queues: list[ShapeQueue], enough: Callable[[], 
                     bisect_left(queue.entries, behind, lo, hi)
                     for queue, lo, hi in zip(queues, walked, passed, strict=True)
                 ]
-                passed = walked[:]
-                heap = _in_order(queues, walked)
+                passed, version = walked[:], hopes.version
+                heap = _in_order(queues, walked, [LEAST] * len(queues))
                 continue
         elif hopeful is None:
-            picture.walk.pause(entry)
+            walk.pause(entry)
             yield entry
             return
         has_looked = not hopeful
         walked[number] = index + 1
         index = passed[number] = hopes.pass_over(queue, index + 1, at_once) if after == index else after
+        at_once = min(2 * at_once, _MOST)
+        walk.passed[queue] = Passed(version + queue.changes, walked[number], index, at_once)
         if index < len(queue.entries):
-            heapreplace(heap, (queue.entries[index][0], number, index, min(2 * at_once, _MOST)))
+            heapreplace(heap, (queue.entries[index][0], number, index, at_once))
         else:
             heappop(heap)
 
 
-def _in_order(queues: list[ShapeQueue], firsts: list[int]) -> list[tuple[Order, int, int, int]]:
+def _in_order(queues: list[ShapeQueue], firsts: list[int], at_once: list[int]) -> list[tuple[Order, int, int, int]]:
     """The next entry of each queue, as a heap: its place, its queue's number, its index, how many follow at once."""
     heap = [
-        (queue.entries[index][0], number, index, _LEAST)
-        for number, (queue, index) in enumerate(zip(queues, firsts, strict=True))
+        (queue.entries[index][0], number, index, many)
+        for number, (queue, index, many) in enumerate(zip(queues, firsts, at_once, strict=True))
         if index < len(queue.entries)
     ]
     heapify(heap)
@@ -78,7 +83,7 @@ class _Hopes:
         self._picture = picture
         self._slots = picture.ledger.slots
         self._enough = enough
-        self._version = picture.pools.version + picture.walk.changes
+        self.version = picture.pools.version + picture.walk.changes
         self._known: dict[ShapeQueue, _Known] = {}
 
     def has(self, queue: ShapeQueue, entry: Entry) -> bool | None:
@@ -136,8 +141,8 @@ class _Hopes:
     def note_decision(self) -> bool:
         """Note that something may have been decided; whether that changes what is known."""
         version = self._picture.pools.version + self._picture.walk.changes
-        is_changed = version != self._version
+        is_changed = version != self.version
         if is_changed:
-            self._version = version
+            self.version = version
             self._known.clear()
         return is_changed

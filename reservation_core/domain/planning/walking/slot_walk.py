@@ -1,8 +1,26 @@
 """How far the walk through jobs with a slot has come."""
 
+from typing import NamedTuple
+
 from reservation_core.domain.plan import Shape, Waiting
 from reservation_core.domain.planning.waiting_queue import Entry, Order, ShapeQueue
 from reservation_core.domain.pools.freed_time import EarlierPlaces
+
+LEAST = 4
+"""How many jobs of a shape are passed over at once at first: a decision may have them looked at anew."""
+
+
+class Passed(NamedTuple):
+    """How far the jobs of one queue were passed over.
+
+    The index behind the last job that was looked at in its turn, or less; that of the next job to be looked at, with
+    which so many are passed over at once.
+    """
+
+    version: int
+    walked: int
+    upcoming: int
+    at_once: int
 
 
 class SlotWalk:
@@ -12,7 +30,7 @@ class SlotWalk:
     `tries` counts how often it was tried in vain to make room since then, `too_long` has the least length for which
     that failed, by type and shape (see `making_room`). It is `paused` at a job before which there was no time to go on.
     `changes` counts the tries and when they were forgotten. `looked` has at which version of them places were read, and
-    the least length of jobs that get no room there.
+    the least length of jobs that get no room there. `passed` has how far each queue was passed over.
     """
 
     def __init__(self) -> None:
@@ -21,6 +39,7 @@ class SlotWalk:
         self.too_long: dict[tuple[str | None, Shape], int] = {}
         self.changes = 0
         self.looked: dict[EarlierPlaces, tuple[int, int]] = {}
+        self.passed: dict[ShapeQueue, Passed] = {}
         self.paused: Entry | None = None
         self._after: Order | None = None
 
@@ -29,6 +48,7 @@ class SlotWalk:
         self.gpu_types = gpu_types
         self._after = None
         self.looked.clear()
+        self.passed.clear()
 
     def note_vain_try(self, job: Waiting, length: int) -> None:
         """Note that no room could be made for a job of this length."""
@@ -50,6 +70,17 @@ class SlotWalk:
         """The index of the first job of a shape that the walk has not come to."""
         return shape_queue.first_after(self._after)
 
+    def go_on_in(self, shape_queue: ShapeQueue, version: int) -> Passed:
+        """How far a queue was passed over: no further than the walk has come if anything has changed since."""
+        known = self.passed.get(shape_queue)
+        if known is None or known.version != version + shape_queue.changes:
+            first = self.first_of(shape_queue)
+            return Passed(version + shape_queue.changes, first, first, LEAST)
+        entries, index = shape_queue.entries, known.upcoming
+        if index < len(entries) and self._after is not None and entries[index][0] <= self._after:
+            return known._replace(upcoming=self.first_of(shape_queue))  # it was looked at last
+        return known
+
     def pause(self, at: Entry) -> None:
         """Pause at a job; those before it need not be looked at again."""
         self.paused = at
@@ -62,5 +93,6 @@ class SlotWalk:
         if over:
             self.gpu_types = frozenset()
             self.looked.clear()
+            self.passed.clear()
         elif self.gpu_types and last is not None:
             self._after = last[0] if self._after is None else max(last[0], self._after)

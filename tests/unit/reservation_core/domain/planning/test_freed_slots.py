@@ -147,6 +147,46 @@ def test_a_walk_in_the_smallest_parts_leaves_no_earlier_slot(seed: int) -> None:
         assert decided(state, now, of_all=True) == []
 
 
+@often
+@given(st.integers(0, 2**32), st.booleans())
+def test_nor_does_one_amid_which_more_is_given_back_or_jobs_are_put_forward(seed: int, has_quotas: bool) -> None:
+    chance = Random(seed)
+    state = bound(seed) if has_quotas else crowded(chance)
+    decided(state, T0, of_all=False)
+    more = True
+    for number in range(ALL):
+        if number < 15 and chance.random() < 0.4:
+            slotted = sorted(state.queue.slotted)
+            if slotted and chance.random() < 0.5:
+                chosen = chance.choice(slotted)
+                slot = [
+                    Commitment(chosen, gpu_id, to_moment(start), to_moment(end), False, planned=True)
+                    for gpu_id, (start, end, _, _) in state.ledger.by_reservation[chosen]
+                ]
+                ahead = replace(state.queue.jobs[chosen], priority=chance.randint(0, 2))
+                state.set_reservation(chosen, ahead, slot)
+            elif state.ledger.by_reservation:
+                state.set_reservation(chance.choice(sorted(state.ledger.by_reservation)), None, ())
+        starts = plan_starts(state, T0, ALL)
+        more = plan_slots(state, T0, ALL, ALL, lambda: chance.random() < 0.5).more or bool(starts)
+        if number >= 15 and not more:
+            break
+    assert not more
+    state.pools.walk_again()
+    assert decided(state, T0, of_all=True) == []
+
+
+def test_the_next_part_passes_over_as_many_at_once_as_the_one_before() -> None:
+    rows = [held("r", 0, -5, 60), held("b", 0, 60, 75, is_held=False), held("c", 0, 75, 90, is_held=False)]
+    state = Picture(snapshot([node("a", 1)], rows, [job(seq, minutes=30) for seq in range(1, 61)]))
+    decided(state, T0, of_all=False)
+    state.set_reservation("b", None, ())
+    parts = 1
+    while plan_starts(state, T0, ALL) or plan_slots(state, T0, ALL, ALL, lambda: True).more:
+        parts += 1
+    assert parts == 4  # up to 4, 12, 28 and 60
+
+
 def test_the_time_is_asked_for_whenever_some_jobs_were_passed_over() -> None:
     rows = [held("r", 0, -5, 60), held("b", 0, 60, 75, is_held=False), held("c", 0, 75, 90, is_held=False)]
     state = Picture(snapshot([node("a", 1)], rows, [job(seq, minutes=30) for seq in range(1, 61)]))
