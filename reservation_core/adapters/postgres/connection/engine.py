@@ -1,5 +1,6 @@
 """Connections to PostgreSQL: the pool of an engine, and single connections for listening."""
 
+import time
 from typing import Any, cast
 
 import asyncpg
@@ -18,6 +19,8 @@ from reservation_core.adapters.postgres.connection.patient_pool import PatientPo
 
 STATEMENT_OPTION = "statement_s"
 """The execution option that says how long a statement of a connection may take, in seconds."""
+IDLE_S = 60.0
+"""A connection that was not used for so long is closed: its server process keeps caches of 2 to 10 MB."""
 # The server ends a statement that its client has given up, or did not live to give up, so much later by itself.
 _SERVER_LATER_S = 15.0
 _WITHOUT_SKIP_SCANS = "SET timescaledb.enable_skipscan = off"
@@ -89,8 +92,9 @@ def open_engine(
 
 
 def _watch_over(engine: AsyncEngine, statement_s: float) -> None:
-    """Hand out no connection that is known to be dead, and bound the statements of those that are handed out."""
+    """Hand out no connection that is known to be dead, bound statements, and close what only a burst needed."""
     silent_at = float("-inf")
+    idle_since: dict[BoundedConnection, float] = {}  # the longest idle one is the first
 
     def fell_silent(at: float) -> None:
         nonlocal silent_at
@@ -106,6 +110,7 @@ def _watch_over(engine: AsyncEngine, statement_s: float) -> None:
 
     def checked_out(adapted: Any, _record: object, _proxy: object) -> None:
         driver: BoundedConnection = adapted.driver_connection
+        idle_since.pop(driver, None)
         if driver.is_closed():
             raise DisconnectionError("the connection ended while nobody used it")
         if driver.opened_at <= silent_at:
@@ -113,12 +118,23 @@ def _watch_over(engine: AsyncEngine, statement_s: float) -> None:
             driver.terminate()
             raise DisconnectionError("another connection of its time fell silent")
 
+    def checked_in(adapted: Any, _record: object) -> None:
+        if adapted is None:  # it was invalidated
+            return
+        now = time.monotonic()
+        idle_since[adapted.driver_connection] = now
+        longest = next(iter(idle_since))
+        if now - idle_since[longest] > IDLE_S:
+            del idle_since[longest]
+            longest.terminate()  # the pool opens another in its place when it needs one
+
     def begun(connection: Connection) -> None:
         driver = cast("BoundedConnection", connection.connection.driver_connection)
         driver.bound_statements(connection.get_execution_options().get(STATEMENT_OPTION, statement_s))
 
     event.listen(engine.sync_engine, "connect", connected)
     event.listen(engine.sync_engine, "checkout", checked_out)
+    event.listen(engine.sync_engine, "checkin", checked_in)
     event.listen(engine.sync_engine, "engine_connect", begun)
 
 

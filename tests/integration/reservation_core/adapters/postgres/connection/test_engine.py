@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
+from reservation_core.adapters.postgres.connection import engine as engines
 from reservation_core.adapters.postgres.connection import patient_pool
 from reservation_core.adapters.postgres.connection.engine import open_engine
 
@@ -103,3 +104,39 @@ async def test_many_short_waits_are_worth_another_connection(database_url: str) 
             await asyncio.gather(*(ask_again_and_again() for _ in range(3)))
     finally:
         await engine.dispose()
+
+
+async def test_what_only_a_burst_needed_is_closed_and_opened_again(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "IDLE_S", 0.05)
+    engine = open_engine(database_url, pool=4, application="a burst")
+    looked_at = open_engine(database_url, pool=1, application="tests")
+    count = text("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'a burst'")
+
+    async def burst() -> set[int]:
+        all_have_one = asyncio.Barrier(4)
+
+        async def served_by() -> int:
+            async with engine.connect() as connection:
+                pid: int = (await connection.execute(text("SELECT pg_backend_pid()"))).scalar_one()
+                await all_have_one.wait()
+                return pid
+
+        return set(await asyncio.gather(*(served_by() for _ in range(4))))
+
+    async def opened() -> int:
+        async with looked_at.connect() as connection:
+            number: int = (await connection.execute(count)).scalar_one()
+            return number
+
+    try:
+        async with asyncio.timeout(20):
+            assert len(await burst()) == 4
+            while await opened() > 1:
+                async with engine.connect() as connection:
+                    await connection.execute(text("SELECT 1"))
+            assert len(await burst()) == 4
+    finally:
+        await engine.dispose()
+        await looked_at.dispose()
