@@ -13,6 +13,8 @@ from sqlalchemy.util.queue import Empty
 
 WORTH_S = 0.05
 """So many seconds of waiting, of all that waited together, are worth another connection."""
+LONGEST_S = 0.25
+"""No one waits longer before another is opened: the connections that are in use may be dead."""
 
 
 class PatientPool(AsyncAdaptedQueuePool):
@@ -24,7 +26,8 @@ class PatientPool(AsyncAdaptedQueuePool):
     def _do_get(self) -> ConnectionPoolEntry:
         begun = time.monotonic()
         while self.checkedin() == 0 and 0 < self.checkedout() < self.size():
-            left_s = max(begun, self._opened_at) + WORTH_S - self._waited_s - time.monotonic()
+            until = min(max(begun, self._opened_at) + WORTH_S - self._waited_s, begun + LONGEST_S)
+            left_s = until - time.monotonic()
             if left_s <= 0:
                 self._waited_s, self._opened_at = 0.0, time.monotonic()
                 break

@@ -60,6 +60,7 @@ async def test_an_engine_for_reads_writes_nothing(database_url: str, read_only: 
 async def test_tasks_that_ask_together_share_a_connection(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """All loops of a process ask at its start; a server process for each would keep its memory from then on."""
     monkeypatch.setattr(patient_pool, "WORTH_S", 60.0)
+    monkeypatch.setattr(patient_pool, "LONGEST_S", 60.0)
     engine = open_engine(database_url, pool=20, application="tests")
 
     async def served_by() -> int:
@@ -84,6 +85,19 @@ async def test_tasks_that_keep_their_connections_get_one_each(database_url: str)
     try:
         async with asyncio.timeout(20):
             await asyncio.gather(*(keep() for _ in range(4)))
+    finally:
+        await engine.dispose()
+
+
+async def test_a_connection_that_does_not_come_back_is_waited_for_a_moment_only(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often others open one meanwhile: on a database that fell silent, requests are to fail within 5 s."""
+    monkeypatch.setattr(patient_pool, "WORTH_S", 60.0)
+    engine = open_engine(database_url, pool=2, application="tests")
+    try:
+        async with asyncio.timeout(20), engine.connect(), engine.connect():
+            pass
     finally:
         await engine.dispose()
 
