@@ -14,7 +14,7 @@ from reservation_core.domain.short_durations import seconds_in
 from reservation_core.domain.similar_names import similar
 
 _MEANINGS = (
-    frozenset({"add", "create", "make", "new"}),
+    frozenset({"add", "create", "make", "new", "set"}),
     frozenset({"cancel", "scancel"}),
     frozenset({"run", "srun"}),
     frozenset({"queue", "squeue"}),
@@ -53,7 +53,9 @@ _OPTION_MEANINGS = (
     frozenset({"--by", "--for", "--duration"}),
     frozenset({"--actor", "--owner", "--user"}),
     frozenset({"--end", "--to", "--until"}),
-    frozenset({"--begin", "--from", "--since", "--start"}),
+    frozenset({"--begin", "--from", "--since", "--slot", "--start", "--when"}),
+    frozenset({"--days", "--history"}),
+    frozenset({"--days", "--from", "--last", "--month", "--past", "--week"}),
     frozenset({"--repeat", "--recurrence", "--rrule", "--series", "--weekly"}),
     frozenset({"--count", "--gpu-count", "--gpus", "--gpus-per-node", "--gres", "--ngpus", "--num-gpus"}),
     frozenset({"--gpu-type", "--model", "--type"}),
@@ -72,6 +74,12 @@ _OPTION_MEANINGS = (
     frozenset({"-n", "--count", "--limit", "--max"}),
     frozenset({"--description", "--reason", "--title"}),
 )
+_OF_NOW = ("avail", "gpus", "nodes")
+"""Commands that show what is free now, whatever somebody needs."""
+_NEEDLESS = {"--free": _OF_NOW, "--available": _OF_NOW, "--mine": ("queue",)}
+"""Options that ask for what some commands show anyway."""
+_OF_SLOTS = ("--duration", "--end", "--for", "--gpus", "--start")
+_AT_THE_TOP = {"version": "--version", "docs": "--help", "man": "--help"}
 _TOO_MANY = re.compile(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)")
 _ALIKE = 0.6
 _SHOWN_ONE_BY_ONE = ("list", "status")
@@ -102,13 +110,15 @@ def refuse_synonym(ctx: Any, typed: str, commands: Mapping[str, Any]) -> None:
     """
     if typed in commands or ctx.resilient_parsing:
         return
-    if typed == "version" and ctx.parent is None:
-        ctx.fail("No such command 'version'. Did you mean --version?")
+    if typed in _AT_THE_TOP and ctx.parent is None:
+        ctx.fail(f"No such command {typed!r}. Did you mean {_AT_THE_TOP[typed]}?")
     if ctx.parent is not None and ctx.command.invoke_without_command and typed in _LISTED:
         ctx.fail(f"No such command {typed!r}. `{ctx.command_path}` alone lists them.")
     if typed in _ROLE_CHANGES and ctx.info_name == "users":
         ctx.fail("The role of a user stays. Add a user with another name and that role, and disable the first one.")
     meant = sorted({name for words in _MEANINGS if typed in words for name in words & commands.keys()})
+    if not meant and f"{typed}s" in commands:
+        meant = [f"{typed}s"]
     if not meant and ctx.parent is None:
         meant = _below(typed, commands, by_meaning=similar(typed, commands, _ALIKE) is None)
     if meant:
@@ -217,6 +227,10 @@ def suggest_options(command: Any) -> None:
                 error.message = f"No such option: {typed}"
                 if (argument := _argument_named(command, typed)) is not None:
                     error.message += f". Write {argument} without an option name."
+                elif command.name in _NEEDLESS.get(typed, ()):
+                    error.message += f". `{ctx.command_path}` shows that by itself: leave it out."
+                elif typed in _OF_SLOTS and command.name in _OF_NOW:
+                    error.message += ". `gpu-dev book slots --gpus 2 --for 4h` finds when they are free."
                 elif (meant := meant_option(typed, options)) is not None:
                     error.message += f". Did you mean {meant}?"
             raise

@@ -32,7 +32,8 @@ def ask_to_revoke(visit: Visit, tokens: Sequence[TokenOut], *, back: str, fields
         sentences.append(f"Tokens that were made with it are revoked, too: {', '.join(lost)}.")
     if token.id == visit.principal.session_from:
         sentences.append("You signed in with it: this browser is signed out, too.")
-    return ask(visit, f"Revoke {name}?", sentences, words="Revoke it", back=back, fields=fields)
+    whose = "" if token.user == visit.principal.user else f" of {token.user}"
+    return ask(visit, f"Revoke {name}{whose}?", sentences, words="Revoke it", back=back, fields=fields)
 
 
 def _made_with(token: TokenOut, tokens: Sequence[TokenOut]) -> list[str]:

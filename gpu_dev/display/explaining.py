@@ -69,9 +69,10 @@ def _facts(job: Job) -> list[str]:
     named = f"{job.id} ({job.name})" if job.name else job.id
     whose = f", for project {job.project}" if job.project else ""
     where = f", in booking {job.booking_id}" if job.booking_id else ""
+    what = "It" if job.array is None else "Each element"
     facts = [
         f"{named} {_BECAME[job.status]}: {local_sentence(job.reason.detail)} [{job.reason.code.value}]",
-        f"It asks for {wanted_in_words(job.gpus, job.gpu_type, job.nodes)}{where}{whose}.",
+        f"{what} asks for {wanted_in_words(job.gpus, job.gpu_type, job.nodes)}{where}{whose}.",
     ]
     if job.status is JobStatus.QUEUED and job.reason.code is ReasonCode.WAITING_FOR_JOBS:
         facts += [

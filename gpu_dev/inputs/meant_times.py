@@ -50,7 +50,7 @@ def refusal(text: str, fault: str, forms: str, read: Callable[[str], object]) ->
             if read(meant) is not None:
                 readable.append(meant)
         except UsageError as error:
-            if forms not in str(error):
+            if forms not in str(error) or str(error).startswith("There is no day "):
                 asked_about[meant] = error
     if likely := readable or (list(asked_about) if len(asked_about) > 1 else []):
         named = " or ".join(f'"{meant}"' for meant in likely)

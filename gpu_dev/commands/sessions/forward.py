@@ -11,7 +11,7 @@ from gpu_dev.options import JobId, Rank
 from gpu_dev.session import client_for, whole_id
 from gpu_dev.sessions.browsers import open_in_browser
 from gpu_dev.terminal import put
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.model import FINAL_STATUSES, JobStatus
 
 forward_app = typer.Typer(add_completion=False)
 open_app = typer.Typer(add_completion=False)
@@ -46,6 +46,8 @@ def forward(
 def running_id(client: GpuDevClient, text: str) -> str:
     """The id of a job that runs. Raises ClientError for any other."""
     job = client.job(whole_id(client, text))
+    if job.status in FINAL_STATUSES:
+        raise ClientError(f"{job.id} is over ({job.status.value}).", next_command=f"gpu-dev submit --again {job.id}")
     if job.status is not JobStatus.RUNNING:
         raise ClientError(f"{job.id} does not run: {waiting_line(job)}", next_command=f"gpu-dev explain {job.id}")
     return job.id

@@ -25,6 +25,9 @@ from gpu_dev.main import app
         (("book", "find"), "'slots'"),
         (("notify", "kinds"), "'set'"),
         (("version",), "--version?"),
+        (("docs",), "--help?"),
+        (("token", "create"), "'tokens'?"),
+        (("secret", "add"), "'set'?"),
         (("users", "delete", "ben"), "'disable'?"),
         (("nodes", "drain", "n1"), "'cordon'?"),
         (("projects", "members", "vision"), "'list'?"),
@@ -139,6 +142,25 @@ def test_an_option_that_is_an_argument_says_so() -> None:
     assert "No such option: --size. Write SIZE without an option name." in " ".join(
         answer.output.replace("\u2502", " ").split()
     )
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (("gpus", "--free"), "`gpu-dev gpus` shows that by itself: leave it out."),
+        (("queue", "--mine"), "`gpu-dev queue` shows that by itself: leave it out."),
+        (("avail", "--gpus", "2"), "`gpu-dev book slots --gpus 2 --for 4h` finds when they are free."),
+        (("simulate", "--days", "7"), "Did you mean --history?"),
+        (("usage", "--month"), "Did you mean --from?"),
+        (("book", "list", "--week"), "Did you mean --from?"),
+        (("book", "create", "--slot", "mon 9-17"), "Did you mean --start?"),
+        (("logs", "--last", "5"), "Did you mean --tail?"),
+    ],
+)
+def test_an_option_of_another_name_is_answered(typed: tuple[str, ...], said: str) -> None:
+    answer = CliRunner().invoke(app, typed, prog_name="gpu-dev")
+    assert answer.exit_code == 2
+    assert f". {said}" in " ".join(answer.output.replace("\u2502", " ").split())
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,8 @@ async def test_a_token_names_who_uses_it_and_what_was_made_with_it(
     browser = await browsing("alice")
     part = words(await asked(browser, f"/account/tokens/{made['id']}/revoke"))
     assert f"Revoke laptop ({made['id']})?" in part
+    of_others = words(await asked(await browsing("root"), f"/admin/tokens/{made['id']}/revoke?of=alice"))
+    assert f"Revoke laptop ({made['id']}) of alice?" in of_others
     assert f"revoked, too: cron ({child['id']})." in part
     assert "this browser is signed out, too" not in part
     first = words(await asked(browser, f"/account/tokens/{made['made_with']}/revoke"))

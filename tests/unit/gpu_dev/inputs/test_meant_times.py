@@ -105,6 +105,11 @@ def test_what_is_like_no_time_is_refused_with_examples(typed: str) -> None:
     assert refused(typed).startswith(f"{typed!r} is not a time. Write it as ")
 
 
+@pytest.mark.parametrize("typed", ["31.11. 9:00", "31 nov 9am", "2026-11-31 9am"])
+def test_a_day_that_no_calendar_has_is_named(typed: str) -> None:
+    assert refused(typed).startswith("There is no day 2026-11-31 in the calendar. ")
+
+
 @pytest.mark.parametrize("typed", ["yesterday", "2026-11-20", "20 nov 2026"])
 def test_a_day_that_is_over_is_not_asked_for_a_time(typed: str) -> None:
     assert refused(typed).startswith(f"{typed!r} is in the past. Write it as ")
