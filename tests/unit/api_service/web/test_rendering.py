@@ -60,3 +60,14 @@ def test_what_only_scripts_fill_is_not_shown_without_them() -> None:
         line = next(line for line in calendar.splitlines() if mark in line)
         assert re.match(r'<\w+ class="[^"]*\bscripted\b', line) or 'class="timeline scripted' in line
     assert "(scripting: none) { .scripted { display: none" in (TEMPLATES.parent / "styles" / "site.css").read_text()
+
+
+_TAG = re.compile(r"<\w+(?:[^<>{]|\{\{.*?\}\}|\{%.*?%\})*>")
+_REASON = re.compile(r"\{\{[^}]*\b(?:problem|reason|why|now)\.detail[^}]*\}\}")
+
+
+def test_commands_in_reasons_are_marked_in_text_and_plain_in_attributes() -> None:
+    for template in TEMPLATES.rglob("*.html"):
+        text = template.read_text()
+        assert [tag for tag in _TAG.findall(text) if "with_code" in tag] == [], template.name
+        assert [reason for reason in _REASON.findall(_TAG.sub("", text)) if "with_code" not in reason] == []
