@@ -197,9 +197,13 @@ class SlotSearch:
                 if enough():
                     return False
             if start is not None and job.nodes > 1:
-                for _ in profile.learn_windows(job.gpus, length_micros(job.length), start, self._at):
+                read = self._picture.walk.nodes_read_for(job.id)
+                first = read.get(pool.gpu_type, 0)
+                for position in profile.learn_windows(job.gpus, length_micros(job.length), start, self._at, first):
+                    read[pool.gpu_type] = position + 1
                     if enough():
                         return False
+        self._picture.walk.forget_nodes_read()
         return True
 
     def plan_slot(self, job: Waiting) -> list[PlannedSlot]:

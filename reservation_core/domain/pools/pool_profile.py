@@ -181,11 +181,11 @@ class PoolProfile:
             firsts.note(position, known)
         return known
 
-    def learn_windows(self, gpus: int, length: int, before: int, now: int) -> Iterator[int]:
-        """Read the windows of nodes that may have a place that begins before a time, one at each step."""
+    def learn_windows(self, gpus: int, length: int, before: int, now: int, first: int) -> Iterator[int]:
+        """Read the windows of nodes from `first` on that may have a place that begins before a time, one at each step."""
         known = self.firsts(gpus).windows
         for position in self.may_begin(gpus, length, before).nonzero()[0].tolist():
-            if known[position] is None:
+            if position >= first and known[position] is None:
                 self.windows(position, gpus, now)
                 yield position
 

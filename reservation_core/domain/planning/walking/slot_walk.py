@@ -42,6 +42,7 @@ class SlotWalk:
         self.passed: dict[ShapeQueue, Passed] = {}
         self.paused: Entry | None = None
         self._after: Order | None = None
+        self._nodes_read: tuple[str, dict[str, int]] = ("", {})
 
     def begin(self, gpu_types: frozenset[str]) -> None:
         """Begin at the start of the queue."""
@@ -80,6 +81,19 @@ class SlotWalk:
         if index < len(entries) and self._after is not None and entries[index][0] <= self._after:
             return known._replace(upcoming=self.first_of(shape_queue))  # it was looked at last
         return known
+
+    def nodes_read_for(self, job_id: str) -> dict[str, int]:
+        """Up to which position of each type of GPU nodes were read for a job, in several parts.
+
+        None is read twice: what is known of nodes whose pods overrun is forgotten before each part.
+        """
+        if self._nodes_read[0] != job_id:
+            self._nodes_read = job_id, {}
+        return self._nodes_read[1]
+
+    def forget_nodes_read(self) -> None:
+        """Begin anew with the next job."""
+        self._nodes_read = "", {}
 
     def pause(self, at: Entry) -> None:
         """Pause at a job; those before it need not be looked at again."""

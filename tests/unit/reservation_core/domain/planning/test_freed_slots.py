@@ -70,10 +70,10 @@ def test_jobs_passed_over_could_not_have_had_an_earlier_slot(world: World, event
 
 
 def crowded(chance: Random) -> Picture:
-    """Two to four nodes on which all GPUs are taken for a while, and up to 40 jobs of all sizes with slots."""
+    """Two to four nodes on which all GPUs are taken for a while, few for too long, and up to 40 jobs of all sizes with slots."""
     nodes = [node(f"n{number}", chance.choice((2, 4)), first_id=10 * number) for number in range(chance.randint(2, 4))]
     gpus = [gpu.id for one in nodes for gpu in one.gpus]
-    rows = [held(f"r{gpu}", gpu, -5, chance.randint(5, 60)) for gpu in gpus]
+    rows = [held(f"r{gpu}", gpu, -5, chance.choice((-1, *range(5, 60)))) for gpu in gpus]
     rows += [held(f"b{gpu}", gpu, 70, chance.randint(71, 90), is_held=False) for gpu in gpus if chance.random() < 0.2]
     jobs = [
         job(seq, chance.choice((1, 1, 2, 3, 4)), chance.choice((1, 1, 1, 2)), minutes=chance.randint(1, 30))
@@ -210,6 +210,20 @@ def test_nodes_for_a_gang_are_read_one_at_a_time_before_it_is_searched() -> None
     assert [search.is_ready(gang, lambda: True) for _ in range(4)] == [False, False, False, True]
     with patch.object(Timeline, "windows", Mock(side_effect=AssertionError)):
         assert search.plan_slot(gang) == []
+
+
+def test_a_gang_is_searched_though_nodes_are_forgotten_before_each_part() -> None:
+    """Those whose pods overrun are: nobody knows when their GPUs come back."""
+    nodes = [node(f"n{number}", 1, first_id=number) for number in range(5)]
+    rows = [held(f"r{number}", number, -5, end) for number, end in enumerate((-1, -1, -1, 60, 90))]
+    state = Picture(snapshot(nodes, rows, [job(1, 1, 4)]))
+    decided(state, T0, of_all=False)
+    state.set_reservation("r4", None, ())
+    parts = 1
+    while plan_starts(state, T0, ALL) or plan_slots(state, T0, ALL, ALL, lambda: True).more:
+        parts += 1
+        assert parts < 20
+    assert to_moment(state.ledger.slots["job-1"][0]) < T0 + 60 * MINUTE
 
 
 @pytest.mark.parametrize("by", ["share", "priority"])
