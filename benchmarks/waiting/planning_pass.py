@@ -7,6 +7,7 @@ end early, and slots are moved to earlier times in parts of 2 ms until none can 
 more with nodes that say their CPUs and memory, for the same jobs, which ask for none of these.
 """
 
+import gc
 import random
 import time
 from datetime import UTC, datetime, timedelta
@@ -71,6 +72,7 @@ def _improve(picture: Picture, seed: int) -> tuple[float, float]:
     now = NOW + MINUTE / 60
     for gpu_id in range(number, number + (1, 4, 8)[seed % 3]):
         picture.set_reservation(f"job-r{gpu_id}", None, ())
+    gc.collect(1)  # what the pass made at once, and a planner in parts
     total = longest = 0.0
     more = True
     while more:

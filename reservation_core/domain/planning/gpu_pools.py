@@ -69,6 +69,8 @@ class GpuPools:
         self.freed_quotas: set[Counted] = set()
         self._next_freed_quotas: set[Counted] = set()
         self._unchecked = set(ledger.slots)
+        self._last_rows: tuple[tuple[int, Row], ...] | None = None
+        self._last_slot: Slot
 
     @property
     def version(self) -> int:
@@ -130,6 +132,8 @@ class GpuPools:
     def slot_of(self, job_id: str) -> Slot:
         """Where a slot is, but for GPUs of it that can't be used."""
         rows, gpu_type = self._ledger.by_reservation[job_id], ""
+        if rows is self._last_rows:  # a gang is asked about several times, and has many GPUs
+            return self._last_slot
         masks: dict[int, int] = {}
         for gpu_id, _ in rows:
             place = self._places.get(gpu_id)
@@ -137,7 +141,8 @@ class GpuPools:
                 pool, position = place
                 gpu_type = pool.gpu_type
                 masks[position] = masks.get(position, 0) | self._bits[gpu_id]
-        return gpu_type, rows[0][1], masks
+        self._last_rows, self._last_slot = rows, (gpu_type, rows[0][1], masks)
+        return self._last_slot
 
     def pool_of(self, reservation_id: str) -> Pool | None:
         """The pool that has all GPUs of a slot; None when one of them is not usable."""

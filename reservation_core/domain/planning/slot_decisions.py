@@ -28,7 +28,7 @@ from reservation_core.domain.pools.pool_profile import Fit
 UNUSABLE = "A GPU of its slot can't be used any more."
 STILL_HELD = "Others still have GPUs of its slot."
 LAPSED = "Its slot is over, and its GPUs were not free in it."
-USED = 1 / 2
+USED = 0.4
 """After which part of its time a part of the work takes no other step: what a step takes at most must be left."""
 
 
