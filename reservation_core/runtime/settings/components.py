@@ -63,6 +63,7 @@ class CommonSettings(EnvironmentSettings):
     """Settings of every process."""
 
     model_config = SettingsConfigDict(
+        defer_build=True,  # a process uses one of these classes
         env_prefix="GPU_DEV_",
         env_nested_delimiter="__",
         extra="ignore",

@@ -34,7 +34,7 @@ WarningTimes = Annotated[
 class Section(BaseModel):
     """A section of settings, `GPU_DEV_<SECTION>__<NAME>`. Unknown names are errors, as a typo would have no effect."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
 
 class EnvironmentSettings(BaseSettings):
