@@ -40,7 +40,7 @@ _MEANINGS = (
     frozenset({"disk", "disks", "storage", "volumes"}),
     frozenset({"history", "events"}),
     frozenset({"get", "info", "list", "members", "show"}),
-    frozenset({"list", "ls", "targets"}),
+    frozenset({"list", "ls", "mine", "targets"}),
     frozenset({"find", "free", "slots", "suggest", "when"}),
     frozenset({"kinds", "set"}),
 )
@@ -49,7 +49,7 @@ _LISTED = frozenset({"all", "list", "ls", "show"})
 _ROLE_CHANGES = frozenset({"change", "demote", "edit", "grant", "promote", "role", "set", "set-role", "update"})
 _OPTION_MEANINGS = (
     frozenset({"--expires", "--expires-in", "--for", "--lifetime"}),
-    frozenset({"--duration", "--for", "--hours", "--length", "--time", "--time-limit"}),
+    frozenset({"--duration", "--for", "--hours", "--length", "--minutes", "--time", "--time-limit"}),
     frozenset({"--by", "--for", "--duration"}),
     frozenset({"--actor", "--owner", "--user"}),
     frozenset({"--end", "--to", "--until"}),
@@ -76,9 +76,27 @@ _OPTION_MEANINGS = (
 )
 _OF_NOW = ("avail", "gpus", "nodes")
 """Commands that show what is free now, whatever somebody needs."""
-_NEEDLESS = {"--free": _OF_NOW, "--available": _OF_NOW, "--mine": ("queue",)}
-"""Options that ask for what some commands show anyway."""
 _OF_SLOTS = ("--duration", "--end", "--for", "--gpus", "--start")
+_SHOWN_ANYWAY = "Leave it out: the command shows that by itself."
+_ANSWERS = {
+    **{(command, option): _SHOWN_ANYWAY for command in _OF_NOW for option in ("--free", "--available")},
+    ("queue", "--mine"): _SHOWN_ANYWAY,
+    **{
+        (command, option): "`gpu-dev book slots --gpus 2 --for 4h` finds when they are free."
+        for command in _OF_NOW
+        for option in _OF_SLOTS
+    },
+    **{("book", option): "`gpu-dev book create` takes it." for option in (*_OF_SLOTS, "--type")},
+    **{
+        (command, option): 'A job starts once GPUs are free. For a set time: gpu-dev book create --start "mon 9-17".'
+        for command in ("submit", "run")
+        for option in ("--at", "--begin", "--end", "--start")
+    },
+    ("list", "--name"): "`gpu-dev show NAME` shows one job.",
+}
+"""What to do instead, by a command and an option that it has not."""
+_FORMATS = ("--csv", "--json", "--wide", "--yaml")
+_RESUBMITTED = frozenset({"again", "rerun", "restart", "resubmit", "retry"})
 _AT_THE_TOP = {"version": "--version", "docs": "--help", "man": "--help"}
 _TOO_MANY = re.compile(r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)")
 _ALIKE = 0.6
@@ -112,6 +130,8 @@ def refuse_synonym(ctx: Any, typed: str, commands: Mapping[str, Any]) -> None:
         return
     if typed in _AT_THE_TOP and ctx.parent is None:
         ctx.fail(f"No such command {typed!r}. Did you mean {_AT_THE_TOP[typed]}?")
+    if typed in _RESUBMITTED and ctx.parent is None:
+        ctx.fail(f"No such command {typed!r}. `gpu-dev submit --again ID` submits a job again.")
     if ctx.parent is not None and ctx.command.invoke_without_command and typed in _LISTED:
         ctx.fail(f"No such command {typed!r}. `{ctx.command_path}` alone lists them.")
     if typed in _ROLE_CHANGES and ctx.info_name == "users":
@@ -146,6 +166,16 @@ def meant_option(typed: str, options: Collection[str]) -> str | None:
     word = typed.removeprefix("--")
     close = similar(word, [option.removeprefix("--") for option in options], _ALIKE if len(word) > _SHORT else _CLOSE)
     return None if close is None else f"--{close}"
+
+
+def _answer_to(command: Any, ctx: Any, typed: str) -> str | None:
+    """What to do instead of giving an option that a command has not, and that none of its options stands for."""
+    if typed in _FORMATS:
+        outputs = [parameter for parameter in command.params if "--output" in parameter.opts]
+        word = typed.removeprefix("--")
+        is_known = any(word in choices_of(output.type_descriptor.annotation) for output in outputs)
+        return f"Did you mean --output {word}?" if is_known else None
+    return _ANSWERS.get((" ".join(ctx.command_path.split()[1:]), typed))
 
 
 def _argument_named(command: Any, typed: str) -> str | None:
@@ -227,10 +257,8 @@ def suggest_options(command: Any) -> None:
                 error.message = f"No such option: {typed}"
                 if (argument := _argument_named(command, typed)) is not None:
                     error.message += f". Write {argument} without an option name."
-                elif command.name in _NEEDLESS.get(typed, ()):
-                    error.message += f". `{ctx.command_path}` shows that by itself: leave it out."
-                elif typed in _OF_SLOTS and command.name in _OF_NOW:
-                    error.message += ". `gpu-dev book slots --gpus 2 --for 4h` finds when they are free."
+                elif (answer := _answer_to(command, ctx, typed)) is not None:
+                    error.message += f". {answer}"
                 elif (meant := meant_option(typed, options)) is not None:
                     error.message += f". Did you mean {meant}?"
             raise

@@ -26,6 +26,7 @@ from gpu_dev.main import app
         (("notify", "kinds"), "'set'"),
         (("version",), "--version?"),
         (("docs",), "--help?"),
+        (("book", "mine"), "'list'?"),
         (("token", "create"), "'tokens'?"),
         (("secret", "add"), "'set'?"),
         (("users", "delete", "ben"), "'disable'?"),
@@ -42,6 +43,12 @@ def test_a_synonym_names_the_command(typed: tuple[str, ...], meant: str) -> None
     answer = CliRunner().invoke(app, typed)
     assert answer.exit_code == 2
     assert f"Did you mean {meant}" in " ".join(answer.output.replace("\u2502", " ").split())
+
+
+@pytest.mark.parametrize("typed", ["restart", "rerun", "retry"])
+def test_a_job_is_submitted_again_by_an_option(typed: str) -> None:
+    said = " ".join(CliRunner().invoke(app, (typed, "x")).output.replace("\u2502", " ").split())
+    assert f"No such command {typed!r}. `gpu-dev submit --again ID` submits a job again." in said
 
 
 @pytest.mark.parametrize(
@@ -147,8 +154,14 @@ def test_an_option_that_is_an_argument_says_so() -> None:
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        (("gpus", "--free"), "`gpu-dev gpus` shows that by itself: leave it out."),
-        (("queue", "--mine"), "`gpu-dev queue` shows that by itself: leave it out."),
+        (("gpus", "--free"), "Leave it out: the command shows that by itself."),
+        (("queue", "--mine"), "Leave it out: the command shows that by itself."),
+        (("book", "--gpus", "1"), "`gpu-dev book create` takes it."),
+        (("submit", "--gpus", "1", "--start", "9am"), "A job starts once GPUs are free. For a set time: gpu-dev book"),
+        (("submit", "--minutes", "30"), "Did you mean --for?"),
+        (("list", "--name", "x"), "`gpu-dev show NAME` shows one job."),
+        (("book", "list", "--json"), "Did you mean --output json?"),
+        (("usage", "--csv"), "Did you mean --output csv?"),
         (("avail", "--gpus", "2"), "`gpu-dev book slots --gpus 2 --for 4h` finds when they are free."),
         (("simulate", "--days", "7"), "Did you mean --history?"),
         (("usage", "--month"), "Did you mean --from?"),
