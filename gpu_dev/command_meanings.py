@@ -90,9 +90,12 @@ _ANSWERS = {
     **{
         (command, option): 'A job starts once GPUs are free. For a set time: gpu-dev book create --start "mon 9-17".'
         for command in ("submit", "run")
-        for option in ("--at", "--begin", "--end", "--start")
+        for option in ("--at", "--begin", "--end", "--start", "--until")
     },
     ("list", "--name"): "`gpu-dev show NAME` shows one job.",
+    ("list", "--today"): "`gpu-dev list --all` lists ended jobs, too, the newest first.",
+    ("top", "--watch"): "Leave it out: in a terminal the command goes on.",
+    ("usage", "--user"): "`gpu-dev usage --by user` has a line for each user.",
 }
 """What to do instead, by a command and an option that it has not."""
 _FORMATS = ("--csv", "--json", "--wide", "--yaml")

@@ -285,7 +285,9 @@ def _array_meant(text: str) -> str | None:
         return None
     first = int(found[1] or 0)
     size = int(found[2]) - first + (found[1] is not None)
-    if not 1 <= size <= LARGEST_ARRAY:
+    if size > LARGEST_ARRAY:
+        return f"At most {LARGEST_ARRAY} elements are allowed, as in 0-9999."
+    if size < 1:
         return None
     form = written_array(ArrayTerms(size, None)) + (found[3] or "")
     elements = "1 element" if size == 1 else f"{size} elements"

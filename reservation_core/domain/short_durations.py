@@ -18,7 +18,7 @@ _COUNTS = dict(zip(("zero", "one", "two", "three", "four", "five", "six", "seven
     "an": 1,
 }
 _CLOCK = re.compile(r"(\d{1,4}):(\d{2})(?::(\d{2}))?", re.ASCII)
-_HALF = re.compile(r"(?:a )?half (?:an? )?(hour|day)")
+_PART = re.compile(r"(?:a )?(half|quarter) (?:of )?(?:an? )?(hour|day)")
 _AND_PART = re.compile(r"(\d{1,4}|[a-z]+) (?:([a-z]+) and (?:a )?(half|quarter)|and (?:a )?(half|quarter) ([a-z]+))")
 """`1 day and a half`, `two and a half hours`."""
 _GROUPED = re.compile(r"\d,\d{3}(?!\d)", re.ASCII)
@@ -50,11 +50,12 @@ def meant_durations(text: str) -> list[str]:
         first, second, third = (part and int(part) for part in clock.groups())
         forms = [f"{first}m{second}s", f"{first}h{second}m"] if third is None else [f"{first}h{second}m{third}s"]
         return [written(timedelta(seconds=seconds_in(form) or 0)) for form in forms]
-    if (half := _HALF.fullmatch(lowered)) is not None:
-        return ["30m" if half[1] == "hour" else "12h"]
+    if (part := _PART.fullmatch(lowered)) is not None:
+        whole = timedelta(hours=1) if part[2] == "hour" else timedelta(days=1)
+        return [written(whole / (2 if part[1] == "half" else 4))]
     if (mixed := _AND_PART.fullmatch(lowered)) is not None:
-        part = "5" if "half" in mixed.group(3, 4) else "25"
-        lowered = f"{_COUNTS.get(mixed[1], mixed[1])}.{part} {mixed[2] or mixed[5]}"
+        decimals = "5" if "half" in mixed.group(3, 4) else "25"
+        lowered = f"{_COUNTS.get(mixed[1], mixed[1])}.{decimals} {mixed[2] or mixed[5]}"
     plain = re.sub(r"(?<=\d),(?=\d)", ".", lowered)
     plain = re.sub(r"[a-z]+", lambda word: str(_COUNTS.get(word[0]) or _unit_meant(word[0])), plain)
     plain = re.sub(" +", " ", plain.replace(",", " ").replace("and", " ")).strip(" ")

@@ -159,6 +159,8 @@ def test_an_option_that_is_an_argument_says_so() -> None:
         (("book", "--gpus", "1"), "`gpu-dev book create` takes it."),
         (("submit", "--gpus", "1", "--start", "9am"), "A job starts once GPUs are free. For a set time: gpu-dev book"),
         (("submit", "--minutes", "30"), "Did you mean --for?"),
+        (("run", "--until", "9am"), "A job starts once GPUs are free. For a set time: gpu-dev book"),
+        (("usage", "--user", "ann"), "`gpu-dev usage --by user` has a line for each user."),
         (("list", "--name", "x"), "`gpu-dev show NAME` shows one job."),
         (("book", "list", "--json"), "Did you mean --output json?"),
         (("usage", "--csv"), "Did you mean --output csv?"),

@@ -94,6 +94,8 @@ def test_no_time_is_not_asked_about() -> None:
         ("an hour", "1h"),
         ("half an hour", "30m"),
         ("half a day", "12h"),
+        ("a quarter hour", "15m"),
+        ("quarter of an hour", "15m"),
         ("1 day and a half", "1d12h"),
         ("an hour and a half", "1h30m"),
         ("one and a half hours", "1h30m"),

@@ -123,6 +123,7 @@ def test_other_forms_are_refused(text: str) -> None:
         ("10", "Write 0-9 for 10 elements."),
         ("0..9", "Write 0-9 for 10 elements."),
         ("1,3,5", "Write 0-N for N + 1 elements"),
+        ("1-20000", "At most 10000 elements are allowed, as in 0-9999."),
         ("9-1", "Write 0-N for N + 1 elements"),
         ("0", "Write 0-N for N + 1 elements"),
     ],
