@@ -70,6 +70,7 @@ _OPTION_MEANINGS = (
     frozenset({"--requeue", "--retries", "--retry"}),
     frozenset({"--mount", "--disk", "--volume"}),
     frozenset({"--force", "--yes"}),
+    frozenset({"--all", "--deleted"}),
     frozenset({"--last", "--lines", "--tail"}),
     frozenset({"-n", "--count", "--limit", "--max"}),
     frozenset({"--description", "--reason", "--title"}),
@@ -94,6 +95,10 @@ _ANSWERS = {
     },
     ("list", "--name"): "`gpu-dev show NAME` shows one job.",
     ("list", "--today"): "`gpu-dev list --all` lists ended jobs, too, the newest first.",
+    **{
+        ("logs", option): "`gpu-dev logs ID | grep TEXT` prints these lines."
+        for option in ("--filter", "--find", "--grep")
+    },
     ("top", "--watch"): "Leave it out: in a terminal the command goes on.",
     ("usage", "--user"): "`gpu-dev usage --by user` has a line for each user.",
 }

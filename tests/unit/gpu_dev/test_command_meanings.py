@@ -160,6 +160,8 @@ def test_an_option_that_is_an_argument_says_so() -> None:
         (("submit", "--gpus", "1", "--start", "9am"), "A job starts once GPUs are free. For a set time: gpu-dev book"),
         (("submit", "--minutes", "30"), "Did you mean --for?"),
         (("run", "--until", "9am"), "A job starts once GPUs are free. For a set time: gpu-dev book"),
+        (("disk", "list", "--all"), "Did you mean --deleted?"),
+        (("logs", "x", "--grep", "loss"), "`gpu-dev logs ID | grep TEXT` prints these lines."),
         (("usage", "--user", "ann"), "`gpu-dev usage --by user` has a line for each user."),
         (("list", "--name", "x"), "`gpu-dev show NAME` shows one job."),
         (("book", "list", "--json"), "Did you mean --output json?"),

@@ -47,7 +47,7 @@ async def test_the_verdict_shows_the_share_of_cpus_and_memory(browsing: SignedIn
     browser = await browsing("alice")
     assert "CPUs and memory" not in words((await sent(browser, "/calendar/verdict")).text)
     await execute(runtime, GIVE_NODES_CPUS_BY_GPUS)
-    assert "CPUs and memory: 16 CPUs 64 GiB." in words((await sent(browser, "/calendar/verdict")).text)
+    assert "CPUs and memory: 16 CPUs, 64 GiB." in words((await sent(browser, "/calendar/verdict")).text)
 
 
 @pytest.mark.usefixtures("lab")

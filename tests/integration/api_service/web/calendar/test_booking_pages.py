@@ -56,7 +56,7 @@ async def test_its_share_of_cpus_and_memory_is_shown(
     browser = await browsing("alice")
     assert "CPUs and memory" not in await browser.get(f"/bookings/{made['id']}")
     await execute(runtime, GIVE_NODES_CPUS_BY_GPUS)
-    assert "CPUs and memory 16 CPUs 64 GiB" in words(await browser.get(f"/bookings/{made['id']}"))
+    assert "CPUs and memory 16 CPUs, 64 GiB" in words(await browser.get(f"/bookings/{made['id']}"))
 
 
 @pytest.mark.usefixtures("lab")

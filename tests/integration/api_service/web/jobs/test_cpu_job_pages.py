@@ -25,7 +25,7 @@ async def test_pages_of_a_job_without_gpus(runtime: Runtime, browsing: SignedIn,
     page = words(await browser.get(f"/jobs/{job['id']}"))
     assert "GPUs none, for at most 1 h" in page
     assert "the queue of jobs without GPUs" in page
-    assert "1 CPU 2 GiB" in page
+    assert "1 CPU, 2 GiB" in page
     assert "1 job waits for CPUs alone" in words(await browser.get("/queue"))
     assert "CPUs alone" in words(await browser.get("/queue"))
     await submitted(alice)
