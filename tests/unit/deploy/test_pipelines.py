@@ -79,8 +79,17 @@ def test_both_try_every_version_of_python_and_postgresql_that_is_promised(jobs: 
     assert "GPU_DEV_TEST_DATABASE_URL" in given
 
 
+TOGETHER = "--jobs=2 --output-sync=target"
+
+
 @pytest.mark.parametrize(
-    ("part", "made"), [("check", ["check", "docs"]), ("test", ["web test"]), ("coverage", ["web coverage"])]
+    ("part", "made"),
+    [
+        ("all", [f"{TOGETHER} check web collect", "test"]),
+        ("check", ["check", "docs"]),
+        ("test", [f"{TOGETHER} web collect", "test"]),
+        ("coverage", [f"{TOGETHER} web collect", "coverage"]),
+    ],
 )
 def test_the_one_definition_runs_the_part_that_is_asked_for(tmp_path: Path, part: str, made: list[str]) -> None:
     for name in ("make", "node", "npm", "chromium", "prometheus"):
