@@ -182,7 +182,7 @@ class PoolProfile:
         return known
 
     def learn_windows(self, gpus: int, length: int, before: int, now: int, first: int) -> Iterator[int]:
-        """Read the windows of nodes from `first` on that may have a place that begins before a time, one at each step."""
+        """Read the windows of nodes from `first` on that may have a place before a time, one at each step."""
         known = self.firsts(gpus).windows
         for position in self.may_begin(gpus, length, before).nonzero()[0].tolist():
             if position >= first and known[position] is None:

@@ -15,7 +15,6 @@ from reservation_core.adapters.postgres.connection.bounded_connections import (
     BoundedConnection,
 )
 from reservation_core.adapters.postgres.connection.broken_transactions import drop_where_transactions_broke
-from reservation_core.adapters.postgres.connection.patient_pool import PatientPool
 
 STATEMENT_OPTION = "statement_s"
 """The execution option that says how long a statement of a connection may take, in seconds."""
@@ -47,7 +46,6 @@ def open_engine(
     reading = {"default_transaction_read_only": "on"} if read_only else {}
     engine = create_async_engine(
         engine_url(url),
-        poolclass=PatientPool,
         pool_size=pool,
         max_overflow=0,
         pool_timeout=30,

@@ -70,7 +70,7 @@ def test_jobs_passed_over_could_not_have_had_an_earlier_slot(world: World, event
 
 
 def crowded(chance: Random) -> Picture:
-    """Two to four nodes on which all GPUs are taken for a while, few for too long, and up to 40 jobs of all sizes with slots."""
+    """Two to four nodes, all GPUs taken for a while, a few for too long, and up to 40 jobs of all sizes with slots."""
     nodes = [node(f"n{number}", chance.choice((2, 4)), first_id=10 * number) for number in range(chance.randint(2, 4))]
     gpus = [gpu.id for one in nodes for gpu in one.gpus]
     rows = [held(f"r{gpu}", gpu, -5, chance.choice((-1, *range(5, 60)))) for gpu in gpus]

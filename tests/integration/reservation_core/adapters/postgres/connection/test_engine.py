@@ -7,7 +7,6 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from reservation_core.adapters.postgres.connection import engine as engines
-from reservation_core.adapters.postgres.connection import patient_pool
 from reservation_core.adapters.postgres.connection.engine import open_engine
 
 
@@ -53,69 +52,6 @@ async def test_an_engine_for_reads_writes_nothing(database_url: str, read_only: 
     try:
         async with engine.connect() as connection:
             assert (await connection.execute(text("SHOW transaction_read_only"))).scalar_one() == shown
-    finally:
-        await engine.dispose()
-
-
-async def test_tasks_that_ask_together_share_a_connection(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All loops of a process ask at its start; a server process for each would keep its memory from then on."""
-    monkeypatch.setattr(patient_pool, "WORTH_S", 60.0)
-    monkeypatch.setattr(patient_pool, "LONGEST_S", 60.0)
-    engine = open_engine(database_url, pool=20, application="tests")
-
-    async def served_by() -> int:
-        async with engine.connect() as connection:
-            pid: int = (await connection.execute(text("SELECT pg_backend_pid()"))).scalar_one()
-            return pid
-
-    try:
-        assert len(set(await asyncio.gather(*(served_by() for _ in range(10))))) == 1
-    finally:
-        await engine.dispose()
-
-
-async def test_tasks_that_keep_their_connections_get_one_each(database_url: str) -> None:
-    engine = open_engine(database_url, pool=4, application="tests")
-    all_have_one = asyncio.Barrier(4)
-
-    async def keep() -> None:
-        async with engine.connect():
-            await all_have_one.wait()
-
-    try:
-        async with asyncio.timeout(20):
-            await asyncio.gather(*(keep() for _ in range(4)))
-    finally:
-        await engine.dispose()
-
-
-async def test_a_connection_that_does_not_come_back_is_waited_for_a_moment_only(
-    database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However often others open one meanwhile: on a database that fell silent, requests are to fail within 5 s."""
-    monkeypatch.setattr(patient_pool, "WORTH_S", 60.0)
-    engine = open_engine(database_url, pool=2, application="tests")
-    try:
-        async with asyncio.timeout(20), engine.connect(), engine.connect():
-            pass
-    finally:
-        await engine.dispose()
-
-
-async def test_many_short_waits_are_worth_another_connection(database_url: str) -> None:
-    """Each of them is served before it gives up: without a sum of all, they would share one connection for ever."""
-    engine = open_engine(database_url, pool=20, application="tests")
-    others: set[int] = set()
-
-    async def ask_again_and_again() -> None:
-        while len(others) < 2:
-            async with engine.connect() as connection:
-                asked = await connection.execute(text("SELECT pg_backend_pid() FROM pg_sleep(0.001)"))
-                others.add(asked.scalar_one())
-
-    try:
-        async with asyncio.timeout(20):
-            await asyncio.gather(*(ask_again_and_again() for _ in range(3)))
     finally:
         await engine.dispose()
 
