@@ -84,7 +84,8 @@ def settings_page() -> str:
     )
     lead = (
         "Environment variables, their defaults and the programs that read them. Names that end in `_S`, `_DAYS` or "
-        "`_BYTES` take seconds, days or bytes. Lists are written `a,b` or as JSON."
+        "`_BYTES` take seconds, days or bytes, and those that end in `_PER_S` so many a second. Lists are written "
+        "`a,b` or as JSON."
     )
     return page("Settings", lead, ("variable", "default", "read by", "meaning"), rows)
 

@@ -15,7 +15,7 @@ REQUEUES = 10
 LARGEST_ARRAY = 10_000
 """So many elements an array may have."""
 _WRITTEN = re.compile(r"([0-9]{1,9})-([0-9]{1,9})(?:%([0-9]{1,9}))?")
-_MEANT = re.compile(r"(?:([0-9]{1,9})(?:-|:|\.\.))?([0-9]{1,9})(%[0-9]{1,9})?")
+_MEANT = re.compile(r"(?:([0-9]{1,9})(?:-|:|\.\.))?([0-9]{1,9})(?:%([0-9]{1,9}))?")
 _FORMS = "Write 0-N for N + 1 elements, or 0-N%M to run at most M of them at once, such as 0-99%8."
 
 
@@ -289,7 +289,8 @@ def _array_meant(text: str) -> str | None:
         return f"At most {LARGEST_ARRAY} elements are allowed, as in 0-9999."
     if size < 1:
         return None
-    form = written_array(ArrayTerms(size, None)) + (found[3] or "")
+    parallel = int(found[3] or 0)
+    form = written_array(ArrayTerms(size, parallel if 1 <= parallel <= LARGEST_ARRAY else None))
     elements = "1 element" if size == 1 else f"{size} elements"
     return f"Write {form} for {elements}" + (f", and add {first} to the index in the command." if first else ".")
 

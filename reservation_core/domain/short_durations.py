@@ -23,7 +23,7 @@ _AND_PART = re.compile(r"(\d{1,4}|[a-z]+) (?:([a-z]+) and (?:a )?(half|quarter)|
 """`1 day and a half`, `two and a half hours`."""
 _GROUPED = re.compile(r"\d,\d{3}(?!\d)", re.ASCII)
 """A comma between thousands, or with three decimals: `1,000 s` may be either."""
-_LONG = re.compile(r"(?:(\d{1,4}) ?)?(month|year)s?", re.ASCII)
+_LONG = re.compile(r"(?:(\d{1,4}(?:\.\d{1,2})?) ?)?(month|year)s?", re.ASCII)
 _WORDED = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 _SHOWN = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
@@ -59,7 +59,7 @@ def meant_durations(text: str) -> list[str]:
     plain = re.sub(r"(?<=\d),(?=\d)", ".", lowered)
     plain = re.sub(r"[a-z]+", lambda word: str(_COUNTS.get(word[0]) or _unit_meant(word[0])), plain)
     plain = re.sub(" +", " ", plain.replace(",", " ").replace("and", " ")).strip(" ")
-    plain = _LONG.sub(lambda found: f"{int(found[1] or 1) * (30 if found[2] == 'month' else 365)}d", plain)
+    plain = _LONG.sub(lambda found: f"{round(float(found[1] or 1) * (30 if found[2] == 'month' else 365))}d", plain)
     seconds = seconds_in(plain) or seconds_in(f"1 {plain}")
     return [written(timedelta(seconds=seconds))] if seconds and seconds < _MOST_S else []
 

@@ -81,8 +81,8 @@ class CommonSettings(EnvironmentSettings):
     # Keys that seal users' secrets in the database, in the form of GPU_DEV_SEAL_KEY_FILE. None: the keys of that file;
     # without either no secret is stored.
     secrets_key_file: Path | None = None
-    # The most database connections of a process. Every pod operation holds one during its calls to the cluster;
-    # planner, lease and requests need more.
+    # The most connections of a process's pool, besides a few for listening. Every pod operation holds one during its
+    # calls to the cluster; planner, lease and requests need more.
     database_pool: Annotated[int, Field(ge=1, le=200)] = 20
     # How long programs that run once (expiry, updater) wait at their start for the database.
     database_wait_s: Annotated[float, Field(ge=0, le=3600)] = 30
@@ -192,16 +192,10 @@ class WaitlistSettings(CommonSettings):
 class CalendarSettings(WaitlistSettings):
     """Settings of the calendar: notifications and due changes of bookings."""
 
-    starting_soon_s: WarningTimes = (
-        86_400,
-        3600,
-        600,
-    )  # when owners are notified before a booking starts, in seconds before
-    ending_soon_s: WarningTimes = (
-        86_400,
-        3600,
-        600,
-    )  # when owners are notified before a booking ends, in seconds before
+    # When owners are notified before a booking starts, in seconds before
+    starting_soon_s: WarningTimes = (86_400, 3600, 600)
+    # When owners are notified before a booking ends, in seconds before
+    ending_soon_s: WarningTimes = (86_400, 3600, 600)
     no_show_grace_s: Seconds | None = None  # how long a booking may stay unused by default; none: for ever
 
     @property
@@ -303,7 +297,7 @@ class ProcessorSettings(GraceSettings, EndSettings, KeepingSettings):
     slot_batch: Annotated[int, Field(ge=1, le=10_000)] = 100
     # The most batches of GPU_DEV_SLOT_BATCH jobs each time slots are given.
     slot_batches: Annotated[int, Field(ge=1, le=10_000)] = 60
-    slot_s: Annotated[float, Field(ge=0.0001, le=1)] = 0.002  # longest time for a batch of GPU_DEV_SLOT_BATCH jobs
+    slot_s: Annotated[float, Field(ge=0.0001, le=1)] = 0.002  # time after which a batch ends; one step may take longer
     estimate_s: Seconds = 1  # time between two estimates of starts
     fair_share_every_s: Seconds = 60  # time between two reads of usage, which orders the queue
     pod_operations_parallel: Annotated[int, Field(ge=1, le=1000)] = 8  # pod operations at the same time, at most

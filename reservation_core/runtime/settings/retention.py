@@ -19,14 +19,15 @@ class RetentionSettings(Section):
     jobs_days: _Days = 400  # how long ended jobs, bookings and maintenance windows are kept; 0: for ever
     allocations_days: _Days = 400  # how long GPUs and promised starts of jobs are kept; sums of usage stay; 0: for ever
     dead_letters_days: _Days = 30  # how long messages that could not be handled are kept; 0: for ever
-    # How long answers to repeated requests are kept; none: GPU_DEV_IDEMPOTENCY_KEEP_S.
+    # How long answers to repeated requests are kept; 0: for ever; none: GPU_DEV_IDEMPOTENCY_KEEP_S.
     idempotency_days: _Days | None = None
-    # How long files that were sent for jobs stay unused, and files that jobs kept stay
+    # How long files of jobs are kept after their last use
     files_days: Annotated[float, Field(ge=1, le=365_000)] = 30
-    logs_days: _Days | None = None  # how long output of pods that are gone is kept; none: GPU_DEV_LOG_KEEP_S
+    # How long output of pods that are gone is kept; 0: for ever; none: GPU_DEV_LOG_KEEP_S
+    logs_days: _Days | None = None
     # On a local cluster: the largest log of one attempt of a job; the middle of a longer one is left out.
     log_bytes_per_job: _Bytes = 64 * 2**20
-    # On a local cluster: all logs together; the oldest logs of ended jobs are removed first.
+    # On a local cluster: all logs together; the oldest logs of ended jobs are removed first; 0: no bound.
     log_bytes: _Bytes = 10 * 2**30
     look_s: Annotated[float, Field(gt=0, le=86_400)] = 30  # time between two looks for what is old enough to be removed
 

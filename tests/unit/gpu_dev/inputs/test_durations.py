@@ -111,6 +111,7 @@ def test_no_time_is_not_asked_about() -> None:
         ("1:30", "1m30s or 1h30m"),
         ("1:30:00", "1h30m"),
         ("2 months", "60d"),
+        ("1 month and a half", "45d"),
     ],
 )
 def test_a_length_in_other_words_is_refused_with_the_form_that_can_be_read(typed: str, meant: str) -> None:

@@ -119,6 +119,7 @@ def test_other_forms_are_refused(text: str) -> None:
     ("text", "way"),
     [
         ("1-10", "Write 0-9 for 10 elements, and add 1 to the index in the command."),
+        ("1-5%0", "Write 0-4 for 5 elements, and add 1 to the index in the command."),
         ("5-8%2", "Write 0-3%2 for 4 elements, and add 5 to the index in the command."),
         ("10", "Write 0-9 for 10 elements."),
         ("0..9", "Write 0-9 for 10 elements."),
