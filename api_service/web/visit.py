@@ -3,6 +3,7 @@
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
+from html import escape
 from http import HTTPStatus
 from secrets import token_urlsafe
 from typing import Any
@@ -31,6 +32,8 @@ from reservation_core.ports.people.identities import Principal
 
 FORM_KEY = "key"
 """The field of forms by which the server knows one that is sent twice; see RestCalls."""
+FORM_PAGE = "page_of_form"
+"""The field of forms on the answer to a refused one with the address of its page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,24 +162,35 @@ class Visit:
             "path": self.request.url.path,
             "address": self._address,
         } | context
-        return _with_keys(self.templates.text(template, zone=self.zone, now=self.now, **context), context["csrf"])
+        text = self.templates.text(template, zone=self.zone, now=self.now, **context)
+        return _with_keys(text, context["csrf"], self._address if self.request.method == "POST" else "")
 
     @property
     def _address(self) -> str:
-        """Where the page is found again: of an answer to a form, the page of that form, if the browser names it."""
+        """Where the page is found again: of an answer to a form, the page of that form, if the browser names it.
+
+        The form of such an answer has its page as a field, as its browser names the address that took the first one.
+        """
         here = urlsplit(str(self.request.url))
         if self.request.method == "POST":
-            sent_from = urlsplit(self.request.headers.get("referer", ""))
-            here = sent_from if sent_from.netloc == here.netloc and sent_from.path.startswith("/") else here
+            sent_from = urlsplit(self.form.get(FORM_PAGE) or self.request.headers.get("referer", ""))
+            if sent_from.netloc in ("", here.netloc) and sent_from.path.startswith("/"):
+                here = sent_from
         return here.path + (f"?{here.query}" if here.query else "")
 
     def _html(self, template: str, status: int, **context: Any) -> Response:
         return html(self.request, self.text(template, **context), nonce=self.nonce, status=status)
 
 
-def _with_keys(text: str, csrf_token: str) -> str:
-    """HTML in which every form has a key of this rendering: whoever wrote the form can't forget it."""
+def _with_keys(text: str, csrf_token: str, page: str) -> str:
+    """HTML in which every form has a key of this rendering, and its page if that has another address.
+
+    So whoever wrote the form can't forget them.
+    """
     if not csrf_token:
         return text
     token = f'<input type="hidden" name="{csrf.FIELD}" value="{csrf_token}">'
-    return text.replace(token, f'{token}<input type="hidden" name="{FORM_KEY}" value="{token_urlsafe(18)}">')
+    added = f'<input type="hidden" name="{FORM_KEY}" value="{token_urlsafe(18)}">'
+    if page:
+        added += f'<input type="hidden" name="{FORM_PAGE}" value="{escape(page)}">'
+    return text.replace(token, token + added)

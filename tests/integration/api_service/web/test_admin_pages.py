@@ -246,3 +246,12 @@ async def test_a_refused_form_leads_back_to_its_page(browsing: SignedIn, site: s
     refused = await admin.send("/admin/maintenance/preview", nodes="none-such", duration="4h", reason="fans")
     assert refused.status_code == 404
     assert f'name="next" value="{found}"' in refused.text  # after another time zone was chosen
+
+
+async def test_so_does_one_that_is_refused_again_on_the_answer(browsing: SignedIn) -> None:
+    admin = await browsing("root")
+    admin.client.headers["Referer"] = "http://pages/admin/maintenance/preview"
+    page = {"page_of_form": "/admin/maintenance?x=1&y"}
+    refused = await admin.send("/admin/maintenance/preview", nodes="none-such", duration="4h", reason="fans", **page)
+    assert 'name="next" value="/admin/maintenance?x=1&amp;y"' in refused.text
+    assert refused.text.count('name="page_of_form" value="/admin/maintenance?x=1&amp;y"') > 1
