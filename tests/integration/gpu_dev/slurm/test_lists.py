@@ -1,4 +1,4 @@
-"""`squeue`, `scancel` and `sinfo` against the real system; that they are processes, the last test shows."""
+"""`squeue`, `scancel` and `sinfo` against the real system: mostly in this process, which is quicker than as one."""
 
 import re
 
@@ -25,7 +25,7 @@ def test_squeue_and_scancel(system: System, slurm: Slurm) -> None:
         "JOBID", "PARTITION", "NAME", "USER", "ST", "TIME", "NODES", "NODELIST(REASON)",
     ]  # fmt: skip
     assert re.search(rf"^ +{waiting} +h100 +next +alice PD +0:00 +1 \(\w+\)$", table, re.MULTILINE), table
-    assert system.slurm("squeue", "--me", "-h", "-o%j").stdout == "next\nholds\n"
+    assert slurm("squeue", "--me", "-h", "-o%j").stdout == "next\nholds\n"  # as a process
     assert system.slurm("squeue", "-h", "-o%j").stdout == "next\nholds\n"
     assert system.slurm("squeue", "-u", "bob", "-h", "-o%i", who="admin").stdout == f"{theirs}\n"
     assert system.slurm("squeue", "-u", "bob", "-h").stdout == ""
@@ -52,7 +52,7 @@ def test_squeue_and_scancel(system: System, slurm: Slurm) -> None:
     for words in (["-n", "holds"], ["--me", running], ["-u", "bob", running]):  # none of the administrator's or bob's
         assert system.slurm("scancel", *words, who="admin").returncode == 0
     assert system.slurm("squeue", "-h", "-o%t", "-j", running).stdout == "R\n"
-    assert system.slurm("scancel", "-u", "alice", who="admin").returncode == 0
+    assert slurm("scancel", "-u", "alice", who="admin").returncode == 0
     eventually_sync(lambda: system.slurm("squeue", "-h", "-o%t", "-tall", "-j", running).stdout == "CA\n")
     assert system.slurm("squeue", "-h", "-tall", "--me", "-o%j %t").stdout == "last CA\nnext CA\nholds CA\n"
 
@@ -73,7 +73,7 @@ def test_squeue_refuses_what_it_cannot_show(system: System) -> None:
 
 
 def test_sinfo(system: System, slurm: Slurm) -> None:
-    assert system.slurm("sinfo", "-h", "-o", "%P %t %D %G %F").stdout == "h100 idle 1 gpu:h100:4 0/1/0/1\n"
+    assert slurm("sinfo", "-h", "-o", "%P %t %D %G %F").stdout == "h100 idle 1 gpu:h100:4 0/1/0/1\n"
     job_id = submit(slurm, "-G1", "-t10")
     eventually_sync(lambda: system.slurm("sinfo", "-h", "-o%T").stdout == "mixed\n")
     head, line = system.slurm("sinfo").stdout.splitlines()
