@@ -320,7 +320,7 @@ async def test_only_a_booking_of_ones_own_that_is_not_over_and_large_enough_take
 async def test_a_batch_of_slots_is_over_after_its_time_and_the_next_goes_on(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The clock goes on by itself here, by 0.8 ms at each look at it: there is no time for a third job."""
+    """The clock goes on by itself here, by 0.6 ms at each look at it: there is no time for a third job."""
     await world.started(**WHOLE)
     jobs = [await world.submitted() for _ in range(5)]
     world.rules = replace(world.rules, slot_time=timedelta(milliseconds=2))
@@ -329,7 +329,7 @@ async def test_a_batch_of_slots_is_over_after_its_time_and_the_next_goes_on(
     steady = world.clock.now
 
     def hurried() -> datetime:
-        world.clock.go_on(timedelta(milliseconds=0.8))
+        world.clock.go_on(timedelta(milliseconds=0.6))
         return steady()
 
     with monkeypatch.context() as patched:

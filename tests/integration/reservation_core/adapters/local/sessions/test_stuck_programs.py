@@ -36,7 +36,10 @@ async def _stuck(world: ClusterWorld, pod: PodName) -> tuple[RunningProgram, psu
 
 
 def _is_over(process: psutil.Process) -> bool:
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # since it was asked whether it runs
+        return True
 
 
 async def _rests(process: psutil.Process) -> None:
