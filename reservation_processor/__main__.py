@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from reservation_core.runtime.cron_jobs import watch_cron_jobs
 from reservation_core.runtime.http.health import serve_health
 from reservation_core.runtime.processes.companions import beside
+from reservation_core.runtime.processes.garbage import calm_garbage_collector
 from reservation_core.runtime.processes.programs import run_program
 from reservation_core.runtime.processes.shutdown import stop_on_signals
 from reservation_core.runtime.settings.components import ProcessorSettings
@@ -22,6 +23,7 @@ async def main(settings: ProcessorSettings) -> None:
         listen, stop = settings.health_listen, stop_on_signals()
         health = None if listen is None else serve_health(runtime.uow, runtime.loops, listen, settings.http, collectors)
         async with nullcontext() if health is None else beside(health, name="health"):
+            calm_garbage_collector(in_small_parts=True)
             await run(runtime, settings, stop)
 
 

@@ -16,7 +16,6 @@ from reservation_core.ports.wakeups import Channel
 from reservation_core.runtime.loops.consumer import Consumer, ConsumerRules
 from reservation_core.runtime.loops.notices import notice_senders
 from reservation_core.runtime.loops.token_bucket import TokenBucket
-from reservation_core.runtime.processes.garbage import calm_garbage_collector
 from reservation_core.runtime.settings.components import ProcessorSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.running.create_pods_together import create_together
@@ -32,7 +31,6 @@ _log = structlog.get_logger(__name__)
 
 async def run(runtime: Runtime, settings: ProcessorSettings, stop: asyncio.Event) -> None:
     """Work until `stop` is set; then finish what is under way. Raises SettingsError."""
-    calm_garbage_collector(in_small_parts=True)
     senders = notice_senders(settings, runtime.clock)
     if not await _accounted(runtime, settings, stop):
         return

@@ -31,6 +31,7 @@ from reservation_core.runtime.http.serving import ListenError, open_socket
 from reservation_core.runtime.loops.loops import Loop
 from reservation_core.runtime.loops.start_waiting import StoppedError, wait_for_start
 from reservation_core.runtime.processes.companions import beside
+from reservation_core.runtime.processes.garbage import calm_garbage_collector
 from reservation_core.runtime.processes.shutdown import stop_on_signals
 from reservation_core.runtime.reading.policy_file import take_over
 from reservation_core.runtime.reading.reading import open_reads
@@ -178,6 +179,7 @@ async def _run(runtime: Runtime, settings: StandaloneSettings, stop: asyncio.Eve
     }  # fmt: skip
     if ends_pods(settings):
         components["ending of pods"] = lambda: end_pods(runtime, settings, stop)
+    calm_garbage_collector(in_small_parts=True)
     await run_together(components, stop, runtime.loops)
     _log.info("ended in order; running jobs go on, and the next start takes them over")
 
