@@ -7,7 +7,7 @@ from html import escape
 from http import HTTPStatus
 from secrets import token_urlsafe
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
 from starlette.requests import Request
@@ -26,6 +26,7 @@ from api_service.web.rendering import Templates, html
 from api_service.web.rest_calls import RestCalls
 from api_service.web.sessions import csrf
 from api_service.web.sessions.cookies import Cookies, PageZone
+from api_service.web.sessions.return_address import safe_return
 from reservation_core.domain.time_words import rfc3339
 from reservation_core.domain.wall_times import NoSuchLocalTimeError, in_zone
 from reservation_core.ports.people.identities import Principal
@@ -169,14 +170,13 @@ class Visit:
     def _address(self) -> str:
         """Where the page is found again: of an answer to a form, the page of that form, if the browser names it.
 
-        The form of such an answer has its page as a field, as its browser names the address that took the first one.
+        A form on such an answer has that page as a field: the browser would name the address that answered.
         """
-        here = urlsplit(str(self.request.url))
+        url, page = self.request.url, None
         if self.request.method == "POST":
-            sent_from = urlsplit(self.form.get(FORM_PAGE) or self.request.headers.get("referer", ""))
-            if sent_from.netloc in ("", here.netloc) and sent_from.path.startswith("/"):
-                here = sent_from
-        return here.path + (f"?{here.query}" if here.query else "")
+            sent_from = self.request.headers.get("referer", "")
+            page = self.form.get(FORM_PAGE) or sent_from.partition(f"//{url.netloc}")[2]
+        return safe_return(page) if page else url.path + (f"?{url.query}" if url.query else "")
 
     def _html(self, template: str, status: int, **context: Any) -> Response:
         return html(self.request, self.text(template, **context), nonce=self.nonce, status=status)

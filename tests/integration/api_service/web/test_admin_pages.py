@@ -238,7 +238,12 @@ async def test_statuses_of_windows_are_words_in_the_audit_log(
 
 
 @pytest.mark.parametrize(
-    ("site", "found"), [("http://pages", "/admin/maintenance?x=1"), ("http://elsewhere", "/admin/maintenance/preview")]
+    ("site", "found"),
+    [
+        ("http://pages", "/admin/maintenance?x=1"),
+        ("http://elsewhere", "/admin/maintenance/preview"),
+        ("http://[", "/admin/maintenance/preview"),
+    ],
 )
 async def test_a_refused_form_leads_back_to_its_page(browsing: SignedIn, site: str, found: str) -> None:
     admin = await browsing("root")
