@@ -53,7 +53,7 @@ async def confirm_remove(visit: Visit) -> Response:
     return ask(
         visit,
         f"Remove {user} from {_name(visit)}?",
-        (f"{user} can request nothing more for {_name(visit)}. Their jobs and bookings for it stay.",),
+        (f"{user} can request nothing more for {_name(visit)}. Jobs and bookings of {user} for it stay.",),
         words=f"Remove {user}",
         back=_address(visit),
     )
@@ -66,7 +66,7 @@ async def remove_member(visit: Visit) -> Response:
     except RestProblemError as problem:
         return await _page(visit, problem)
     user = visit.request.path_params["user"]
-    return visit.go(_address(visit), f"{user} is no longer in {_name(visit)}. Their jobs and bookings for it stay.")
+    return visit.go(_address(visit), f"{user} is no longer in {_name(visit)}. Jobs and bookings of {user} for it stay.")
 
 
 async def confirm_end(visit: Visit) -> Response:
