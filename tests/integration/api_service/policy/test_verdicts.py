@@ -18,7 +18,8 @@ from reservation_core.usecases.planning.start_predictions import StartPrediction
 from tests.integration.api_service.bookings.calendars import add_nodes, asked, at, booked, booked_now, execute
 from tests.integration.api_service.callers import JOB, submitted
 
-LIMIT = {"max_gpus": 4, "max_duration": "P2D", "max_gpu_hours_per_week": 80}
+# Of a day with four GPUs, 48 hours or more are in one week, wherever the week ends.
+LIMIT = {"max_gpus": 4, "max_duration": "PT25H", "max_gpu_hours_per_week": 40}
 
 
 @dataclass
@@ -115,8 +116,8 @@ async def over_quota_now(lab: Lab) -> dict[str, Any]:
 
 
 async def over_hours_this_week(lab: Lab) -> dict[str, Any]:
-    await lab.rules(max_gpu_hours_per_week=10)
-    await lab.jobs(gpus=4, duration="PT2H")
+    await lab.rules(max_gpu_hours_per_week=23 / 60)
+    await lab.jobs(gpus=4, duration="PT2M")
     return {}
 
 
@@ -203,12 +204,12 @@ async def a_cordoned_node(lab: Lab) -> dict[str, Any]:
         (a_cordoned_node, {"gpu_type": "h100"}, "accepted", ["node_unavailable"]),
         (within_quota, {"gpus": 4}, "starts_now", []),
         (within_quota, {"gpus": 5}, "refused", ["max_gpus"]),
-        (within_quota, {"duration": "P3D"}, "refused", ["max_duration"]),
+        (within_quota, {"duration": "PT26H"}, "refused", ["max_duration"]),
         (within_quota, {"gpus": 4, "duration": "P1D"}, "refused", ["max_gpu_hours_per_week"]),
         (over_quota_now, {}, "accepted", ["quota_reached"]),
         (over_quota_now, {"gpus": 5}, "refused", ["max_gpus"]),
-        (over_hours_this_week, {"gpus": 3}, "accepted", ["quota_reached"]),
-        (over_hours_this_week, {}, "starts_now", []),
+        (over_hours_this_week, {"gpus": 3, "duration": "PT1M"}, "accepted", ["quota_reached"]),
+        (over_hours_this_week, {"duration": "PT1M"}, "starts_now", []),
         (full_now, {"gpu_type": "h100"}, "accepted", ["waiting_for_gpus"]),
         (full_now, {}, "starts_now", []),
         (all_full_now, {}, "accepted", ["waiting_for_gpus"]),
