@@ -186,8 +186,9 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned int *number, 
     if (error) return error;
     if (*number < 2) { *number = 2; return 7; }
     *number = 2;
-    processes[0] = (Process){.pid = 17 + 100 * (place(device) + 1), .used = 1ULL << 30};
-    processes[1] = (Process){.pid = 18, .used = ~0ULL};
+    /* No process of the machine has such a high one. */
+    processes[0] = (Process){.pid = 5000017 + 100 * (place(device) + 1), .used = 1ULL << 30};
+    processes[1] = (Process){.pid = 5000018, .used = ~0ULL};
     return SUCCESS;
 }
 

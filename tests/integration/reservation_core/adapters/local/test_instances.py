@@ -158,7 +158,7 @@ def test_a_driver_that_hangs_hangs_nobody(driver: Driver, monkeypatch: pytest.Mo
 
 def test_foreign_processes_are_told_at_the_instances_that_they_use(inventory: LocalInventory) -> None:
     at = {pod.description.split(" ")[1]: pod.gpu_indices for pod in inventory.foreign()}
-    assert at == {"117": (64,), "317": (66,), "17": (1,), "18": (1, 64, 66)}
+    assert at == {"5000117": (64,), "5000317": (66,), "5000017": (1,), "5000018": (1, 64, 66)}
 
 
 def test_a_gpu_that_does_not_say_what_computes_on_it_is_alone_in_being_left_out(

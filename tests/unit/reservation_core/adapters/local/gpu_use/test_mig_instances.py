@@ -48,8 +48,8 @@ async def test_each_instance_has_its_memory_and_processes_and_no_gpu_in_mig_mode
     found = await look(NvmlSampler(PATIENT_S))
     assert list(found) == ALL
     health = {"temperature_c": 61, "ecc_uncorrected": 3, "clock_mhz": 1980, "throttled": False}
-    for uuid, used, pid in ((FIRST, 1, 117), (SECOND, 3, 317)):
-        processes = (GpuProcess(pid, 2**30), GpuProcess(18, None))
+    for uuid, used, pid in ((FIRST, 1, 5000117), (SECOND, 3, 5000317)):
+        processes = (GpuProcess(pid, 2**30), GpuProcess(5000018, None))
         assert found[uuid] == GpuSample(uuid, AT, None, used * 2**30, 10 * 2**30, processes=processes, **health)
     assert found[WHOLE].utilisation is None
     assert found[WHOLE].power_w == 312.5

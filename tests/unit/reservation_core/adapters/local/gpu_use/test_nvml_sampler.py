@@ -42,7 +42,7 @@ async def test_a_look_at_two_gpus(driver: Driver) -> None:
     sampler = NvmlSampler(PATIENT_S)
     found = await look(sampler)
     assert list(found) == ["GPU-test-0", "GPU-test-1"]
-    processes = (GpuProcess(17, 2**30), GpuProcess(18, None))
+    processes = (GpuProcess(5000017, 2**30), GpuProcess(5000018, None))
     # This library lacks the count of ECC errors, clocks and reasons of throttling.
     assert found["GPU-test-0"] == GpuSample(
         "GPU-test-0", AT, 0.87, 20 * 2**30, 80 * 2**30, 312.5, 61, None, None, processes
