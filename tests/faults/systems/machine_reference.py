@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-USUAL_S = 0.1
-"""What a do-nothing process takes at most on a machine of two cores that has the test itself to do (idle: 0.02 s)."""
+USUAL_S = 0.05
+"""What a do-nothing process takes on a machine of two cores that has the test itself to do (idle: 0.02 s)."""
 
 _EVERY_S = 0.5
 
