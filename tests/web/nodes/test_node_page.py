@@ -18,12 +18,15 @@ async def test_an_open_page_of_a_node_asks_for_its_part_every_ten_seconds_at_mos
     await page.goto("/nodes/titan")
     free = page.get_by_role("list", name="GPUs now")
     await expect(free).to_contain_text("Free")
+    opened_ms = await page.evaluate("Date.now()")
     changed = "for (const topic of ['now', 'calendar', 'now']) document.body.dispatchEvent(new Event(`live:${topic}`))"
     for _ in range(3):
+        await page.clock.fast_forward(10_000)
         async with page.expect_response("**/nodes/titan/now"):
             await page.evaluate(changed)
         await page.evaluate(changed)
-        await page.clock.run_for(10_000)
     assert asked.count("/nodes/titan") == 1, asked
-    assert asked.count("/nodes/titan/now") in {3, 4}, asked  # perhaps once as it opened
+    # Its clock goes on meanwhile, by as much as the machine is slow. Perhaps it asked once as it opened.
+    tens = (await page.evaluate("Date.now()") - opened_ms) // 10_000
+    assert 3 <= asked.count("/nodes/titan/now") <= tens + 1, asked
     await expect(free).to_contain_text("Free")
