@@ -52,6 +52,9 @@ WITH people AS (
     SELECT id, 'job', user_id, 'running', 'running', 'x', 1, 'h100', 1, interval '2 hours', 0,
            '{"command": ["true"]}', now(), now(), 1, now(), now() + interval '2 hours', :long
     FROM slots RETURNING id
+), told AS (
+    INSERT INTO events (reservation_id, at, actor, kind, before, after, reason_code, reason, data)
+    SELECT id, now(), 'system', 'running', 'starting', 'running', 'running', 'x', '{}' FROM slots
 )
 INSERT INTO allocations (reservation_id, attempt, gpu_id, rank, during, held, created_at)
 SELECT id, 1, gpu_id, 0, tstzrange(now() - interval '1 minute', now() + interval '2 hours'), true, now() FROM slots
