@@ -1,6 +1,7 @@
 """Samples of simulated GPUs, played back from a recording."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -25,18 +26,29 @@ class Playback:
         except (OSError, UnicodeDecodeError) as error:
             raise BadRecordingError(f"It can't be read: {error}") from error
         self._recording = Recording(text)
-        self._gpus = [(gpu.uuid or "", node.name, gpu.index) for node in nodes for gpu in node.gpus]
+        self._gpus = [(gpu.uuid or "", node.name, gpu.index, gpu.memory_bytes) for node in nodes for gpu in node.gpus]
         self._began: datetime | None = None
 
     async def look(self, at: datetime) -> Sequence[GpuSample]:
         """Return the recorded use of each GPU."""
         self._began = min(at, self._began or at)
         elapsed = at - self._began
-        found = (self._recording.sample(uuid, node, index, at, elapsed) for uuid, node, index in self._gpus)
-        return [sample for sample in found if sample is not None]
+        found = (
+            (self._recording.sample(uuid, node, index, at, elapsed), memory) for uuid, node, index, memory in self._gpus
+        )
+        return [_fitted(sample, memory) for sample, memory in found if sample is not None]
 
     def begin(self) -> None:
         """Nothing is remembered of looks."""
 
     async def close(self) -> None:
         """Nothing is open."""
+
+
+def _fitted(sample: GpuSample, memory: int | None) -> GpuSample:
+    """A sample of a GPU with more or less memory, for a GPU with `memory` bytes: the same share of it is used."""
+    used, total = sample.memory_used, sample.memory_total
+    if memory is None or used is None:
+        return sample
+    used = min(used, memory) if not total else used * memory // total
+    return replace(sample, memory_used=used, memory_total=memory)
