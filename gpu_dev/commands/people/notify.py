@@ -150,7 +150,7 @@ def show(ctx: typer.Context, output: Output = Format.TABLE) -> None:
     with client_for(ctx) as client:
         _show(client.notices.preferences(), output)
         if output is Format.TABLE and client.me().name not in {target.user for target in client.notices.targets()}:
-            say("You have no address yet, so nothing is sent: gpu-dev notify add email you@example.org")
+            say("You have no address yet, so nothing is sent. How to add one: gpu-dev notify add -h")
 
 
 @app.command("set", epilog=as_epilog("Kinds:", KIND_MEANINGS))
