@@ -82,5 +82,5 @@ def idle_since(found: UseOut, own: Collection[tuple[str, int]] | None = None) ->
 
 
 def use_line(use: JobUseOut) -> str:
-    """What a job used of its GPUs, and what would have done."""
+    """What a job used of its GPUs, and what would have been enough."""
     return use_words(use.gpus, use.used, (use.memory_peak, use.memory_bytes), use.enough, use.sampled)

@@ -1,4 +1,4 @@
-"""What a job used of its GPUs, and how many would have done. Without samples nothing is said: no data is never zero."""
+"""What a job used of its GPUs, and how many would have been enough. Without samples it says nothing."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ def sum_up_use(
 
 
 def use_words(gpus: int, used: float, memory: tuple[int | None, int | None], enough: int | None, sampled: float) -> str:
-    """`used 1.4 of 2 GPUs, peak memory 12 of 80 GiB; 1 GPU would have done`."""
+    """`used 1.4 of 2 GPUs, peak memory 12 of 80 GiB; 1 GPU would have been enough`."""
     peak, memory_bytes = memory
     words = f"used {used:.1f} of {gpus} GPU{'' if gpus == 1 else 's'}"
     if peak is not None:
@@ -64,7 +64,7 @@ def use_words(gpus: int, used: float, memory: tuple[int | None, int | None], eno
     if sampled < MOSTLY:
         words += f" (there are samples of {sampled:.0%} of the time)"
     if enough is not None and enough < gpus:
-        words += f"; {enough} GPU{'' if enough == 1 else 's'} would have done"
+        words += f"; {enough} GPU{'' if enough == 1 else 's'} would have been enough"
     return words
 
 

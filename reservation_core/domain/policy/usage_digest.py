@@ -1,4 +1,4 @@
-"""The weekly digest of a project: what it held, used and wasted, and what would have done. Weeks are of UTC."""
+"""The weekly digest of a project: what it held, used and wasted, and what would have been enough. Weeks are of UTC."""
 
 from collections.abc import Mapping
 from datetime import date, datetime, timedelta
@@ -53,7 +53,7 @@ def digest_words(subject: str | None, data: Mapping[str, Any]) -> tuple[str, str
         memory = "" if peak is None else f", with at most {memory_figure(peak, None)} of memory in use on one"
         busy = (
             f"While jobs had them, its GPUs were {utilised:.0%} utilised{memory}: about {enough:.1f} GPU-hours of busy"
-            " GPUs would have done."
+            " GPUs would have been enough."
         )
     return title, f"{happened} {busy}", f"Details: `gpu-dev usage --by project{_of_week(data.get('week'))}`."
 

@@ -1,4 +1,4 @@
-"""What a job used, and what would have done: never more than samples tell."""
+"""What a job used, and what would have been enough: never more than samples tell."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -29,9 +29,9 @@ def summed(gpus: int, *found: list[UsePoint], held: timedelta | None = None) -> 
 
 def test_what_it_used_and_what_would_have_done() -> None:
     use = summed(2, minutes(10, 0.5), minutes(10, 0.3))
-    assert words(use) == "used 0.8 of 2 GPUs, peak memory 12 of 80 GiB; 1 GPU would have done"
+    assert words(use) == "used 0.8 of 2 GPUs, peak memory 12 of 80 GiB; 1 GPU would have been enough"
     assert words(summed(2, minutes(10, 0.9), minutes(10, 0.5))) == "used 1.4 of 2 GPUs, peak memory 12 of 80 GiB"
-    assert words(summed(4, *[minutes(10, 0.35)] * 4)).endswith("; 2 GPUs would have done")
+    assert words(summed(4, *[minutes(10, 0.35)] * 4)).endswith("; 2 GPUs would have been enough")
     assert words(summed(1, minutes(10, 0.0))) == "used 0.0 of 1 GPU, peak memory 12 of 80 GiB"
 
 
@@ -40,7 +40,7 @@ def test_memory_must_fit() -> None:
     assert use is not None
     assert use.enough == 3
     mixed = summed(4, minutes(10, 0.8, 61 * GIB), minutes(10, 0.8, 60 * GIB), *[minutes(10, 0.0, GIB)] * 2)
-    assert words(mixed) == "used 1.6 of 4 GPUs, peak memory 61 of 80 GiB; 2 GPUs would have done"
+    assert words(mixed) == "used 1.6 of 4 GPUs, peak memory 61 of 80 GiB; 2 GPUs would have been enough"
     unknown = summed(4, minutes(10, 0.1, 61 * GIB), *[minutes(10, 0.1, None)] * 3)
     assert words(unknown) == "used 0.4 of 4 GPUs, peak memory 61 of 80 GiB"  # each may have needed as much
     again = summed(2, *[minutes(10, 0.1, memory * GIB) for memory in (61, 1, 61, 1)])  # of two attempts
