@@ -6,6 +6,7 @@ from api_service.web.jobs.expected_starts import keeps_promise
 from reservation_core.contracts.base import JobArray
 from reservation_core.contracts.jobs import Job
 from reservation_core.domain.model import JobStatus
+from reservation_core.domain.policy.rule_words import counted
 from reservation_core.domain.status_words import queue_words
 from reservation_core.domain.time_words import rfc3339
 
@@ -41,10 +42,13 @@ def what_running_loses(job: Job) -> list[str]:
 
 
 def _what_arrays_lose(array: JobArray) -> list[str]:
-    return [
-        f"All its elements end: {array.running} that hold GPUs, and {array.queued} that wait.",
-        "What elements have not saved is lost. Elements that are over stay as they are.",
-    ]
+    lost = []
+    if array.running:
+        ends = "ends" if array.running == 1 else "end"
+        lost.append(f"{counted(array.running, 'running element')} {ends}, and unsaved work is lost.")
+    if array.queued:
+        lost.append(f"{counted(array.queued, 'waiting element')} will not start.")
+    return [*lost, "Elements that are over stay as they are."]
 
 
 def what_jobs_lose(jobs: Sequence[Job], user: str) -> list[str]:

@@ -92,7 +92,7 @@ async def test_an_array_is_submitted_and_shows_its_elements(
     part = await browser.client.get(f"{path}/elements", headers={"HX-Request": "true"})
     assert part.status_code == 200
     assert (await browser.client.get(f"{path}/log.txt")).text == ""
-    assert "0 that hold GPUs, and 150 that wait" in words(await browser.get(f"{path}/cancel"))
+    assert "150 waiting elements will not start. Elements" in words(await browser.get(f"{path}/cancel"))
 
 
 async def test_the_same_form_twice_is_one_job(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
@@ -289,6 +289,15 @@ async def test_a_job_that_ended_before_its_start_says_so_unless_it_had_run_befor
         assert ("never started" in page) is (attempts == 0)
 
 
+async def test_an_exit_code_is_said_once(browsing: SignedIn, alice: httpx.AsyncClient, runtime: Runtime) -> None:
+    browser, change = await browsing("alice"), "UPDATE reservations SET exit_code = 3, reason = :why WHERE id = :job"
+    for why in ("The command ended with exit code 3; its log may say why.", "It was asked to end."):
+        job = await submitted(alice)
+        await alice.post(f"/v1/jobs/{job}/cancel")
+        await execute(runtime, change, job=job, why=why)
+        assert (await browser.part(f"/jobs/{job}/state")).count("exit code 3") == 1, why
+
+
 async def test_several_jobs_are_selected_and_cancelled_at_once(
     browsing: SignedIn, alice: httpx.AsyncClient, bob: httpx.AsyncClient
 ) -> None:
@@ -320,6 +329,8 @@ async def test_several_jobs_are_selected_and_cancelled_at_once(
     for nothing in ([], [first] * 60):
         left = await browser.client.get("/jobs/cancel", params={"job": nothing})
         assert left.headers["location"] == "/jobs"
+        page = await browser.get("/jobs")
+        assert '<p class="warning" role="status">Nothing was cancelled:' in page
 
 
 async def test_a_job_that_fails_midway_does_not_hide_what_was_cancelled(
