@@ -1,9 +1,11 @@
 """The form that creates a token."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from api_service.problems import ProblemError
 from api_service.web.visit import Visit
+from reservation_core.domain.people.token_scopes import TokenScope
 
 SCOPES = {
     "": "everything",
@@ -12,6 +14,13 @@ SCOPES = {
     "read book": "reading, and bookings",
 }
 """The choices of the form by their scopes. `gpu-dev tokens create` offers any combination."""
+
+
+def scope_words(scopes: Sequence[TokenScope]) -> str:
+    """The scopes of a token, in the words of the form where it offers them."""
+    if len(scopes) == len(TokenScope):
+        return SCOPES[""]
+    return next((words for choice, words in SCOPES.items() if set(choice.split()) == set(scopes)), ", ".join(scopes))
 
 
 def token_asked(visit: Visit) -> dict[str, Any]:

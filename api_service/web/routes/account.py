@@ -8,7 +8,7 @@ from api_service.web.confirmation import ask
 from api_service.web.forms.policy_form import RuleText, rule_texts
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import WebRoute
-from api_service.web.token_form import SCOPES, token_asked
+from api_service.web.token_form import SCOPES, scope_words, token_asked
 from api_service.web.token_revocation import ask_to_revoke
 from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
@@ -149,6 +149,13 @@ async def _refused(visit: Visit, problem: RestProblemError) -> Response:
     return await show_account(visit, problem=problem)
 
 
+async def _sends_mail(visit: Visit) -> bool:
+    """Whether the server has a mail server, as far as is known."""
+    async with visit.services.runtime.uow() as uow:
+        routes = await uow.notices.routes()
+    return routes is None or routes.mail
+
+
 async def _tokens(visit: Visit) -> list[TokenOut]:
     """The visitor's tokens that are not revoked."""
     tokens = await visit.rest.all(Page[TokenOut], "/v1/tokens", {"user": visit.principal.user}, at_most=1000)
@@ -204,6 +211,7 @@ async def show_account(
         status=200 if problem is None else problem.status,
         tokens=await _tokens(visit),
         scopes=SCOPES,
+        scope_words=scope_words,
         made=made,
         keys=await own_keys(visit),
         typed_key=typed_key or {},
@@ -215,6 +223,7 @@ async def show_account(
         kinds=preferences.kinds,
         meanings=KIND_MEANINGS,
         channels=list(NoticeChannel),
+        sends_mail=await _sends_mail(visit),
         targets=await _targets(visit),
     )
 

@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import PageAccess, WebRoute
-from api_service.web.token_form import SCOPES, token_asked
+from api_service.web.token_form import SCOPES, scope_words, token_asked
 from api_service.web.token_revocation import ask_to_revoke
 from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
@@ -57,6 +57,7 @@ async def _page(
         status=200 if problem is None else problem.status,
         tokens=found.items,
         scopes=SCOPES,
+        scope_words=scope_words,
         cursor=asked["cursor"],
         next_cursor=found.next_cursor,
         user=user,

@@ -1,5 +1,7 @@
 """One's own tokens, browsers and notices, on pages."""
 
+from reservation_core.ports.people.notices import NoticeRoutes
+from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.callers import People
 from tests.integration.api_service.web.browsing import words
 from tests.integration.api_service.web.conftest import SignedIn
@@ -53,6 +55,25 @@ async def test_what_one_is_told_is_chosen_and_where_is_added(browsing: SignedIn)
     made = await alice.send("/account/targets", channel="webhook", address="https://hooks.example.org/x", key="k2")
     assert "is signed with this" in words(made.text)
     assert "hooks.example.org" in words(await alice.get("/account"))
+
+
+async def test_scopes_are_listed_in_the_words_of_the_form(browsing: SignedIn) -> None:
+    alice = await browsing("alice")
+    for number, scopes in enumerate(("read", "read book")):
+        await alice.send("/account/tokens", name=f"n{number}", scopes=scopes, key=f"s{number}")
+    page = words(await alice.get("/account")).partition("Good for Budget")[2]
+    for said in ("reading only", "reading, and bookings"):
+        assert said in page
+
+
+async def test_mail_is_not_suggested_where_no_mail_server_is_set(browsing: SignedIn, runtime: Runtime) -> None:
+    alice = await browsing("alice")
+    for mail in (False, True):
+        async with runtime.uow() as uow:
+            await uow.notices.set_routes(NoticeRoutes(mail, (), public=True))
+        page = await alice.get("/account")
+        assert ("Add an e-mail address" in page) is mail
+        assert ('<option value="email" disabled>' in page) is not mail
 
 
 async def test_a_tokens_budget_is_typed_and_shown(browsing: SignedIn, people: People) -> None:
