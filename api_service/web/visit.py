@@ -25,7 +25,7 @@ from api_service.web.live import LiveTopics
 from api_service.web.rendering import Templates, html
 from api_service.web.rest_calls import RestCalls
 from api_service.web.sessions import csrf
-from api_service.web.sessions.cookies import Cookies, PageZone
+from api_service.web.sessions.cookies import Cookies, Notice, PageZone
 from api_service.web.sessions.return_address import safe_return
 from reservation_core.domain.time_words import rfc3339
 from reservation_core.domain.wall_times import NoSuchLocalTimeError, in_zone
@@ -139,14 +139,14 @@ class Visit:
     def part(self, template: str, status: int = 200, **context: Any) -> Response:
         return self._html(template, status, **context)
 
-    def go(self, path: str, notice: str | None = None) -> Response:
-        """Redirect to another page, with a sentence on what was done."""
+    def go(self, path: str, notice: str | None = None, *, warns: bool = False) -> Response:
+        """Redirect to another page, with a sentence on what was done; `warns`: not all that was asked for was."""
         if self.partial:
             response = Response(status_code=204, headers={"HX-Redirect": path, "Cache-Control": "no-store"})
         else:
             response = Response(status_code=303, headers={"Location": path, "Cache-Control": "no-store"})
         if notice is not None:
-            self.cookies.keep_notice(response, notice)
+            self.cookies.keep_notice(response, Notice(notice, warns=warns))
         return response
 
     def text(self, template: str, **context: Any) -> str:

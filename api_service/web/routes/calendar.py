@@ -135,7 +135,7 @@ async def remove_feed(visit: Visit) -> Response:
     except RestProblemError as problem:
         if problem.status != 404:
             raise
-        return visit.go("/calendar", "You have no calendar address.")
+        return visit.go("/calendar", "You have no calendar address.", warns=True)
     return visit.go("/calendar", "Your calendar address does not work any more.")
 
 

@@ -26,7 +26,7 @@ async def confirm_cancel(visit: Visit) -> Response:
     jobs = [job for job in found if job is not None and job.status not in FINAL_STATUSES]
     back = safe_return(visit.query("next") or "/jobs")
     if not jobs:
-        return visit.go(back, "Nothing was cancelled: select jobs that are not over first.")
+        return visit.go(back, "Nothing was cancelled: select jobs that are not over first.", warns=True)
     one = len(jobs) == 1
     return ask(
         visit,
@@ -54,7 +54,7 @@ async def cancel(visit: Visit) -> Response:
     if refused:
         more = f" and {len(refused) - _NAMED} more" if len(refused) > _NAMED else ""
         told.append(f"{len(refused)} could not be cancelled: {', '.join(refused[:_NAMED])}{more}.")
-    return visit.go(safe_return(visit.form.get("next") or "/jobs"), " ".join(told))
+    return visit.go(safe_return(visit.form.get("next") or "/jobs"), " ".join(told), warns=bool(refused))
 
 
 def _ids(chosen: list[str]) -> list[str]:

@@ -13,6 +13,7 @@ from reservation_core.domain.wall_times import WallTimeError
 from reservation_core.domain.wall_times import zone_of as zone_called
 
 _NOTICE = "gpu_dev_notice"
+_DONE, _WARNS = "+", "!"
 _ZONE = "gpu_dev_zone"
 _BROWSER_ZONE = "gpu_dev_browser_zone"
 """Set by scripts/zone.js."""
@@ -24,6 +25,14 @@ _MAX_NOTICE = 500
 _MAX_COOKIE = 3000
 _NOTICE_S = 60
 ZONE_S = 86_400 * 365
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A sentence for the next page; `warns`: not all that was asked for was done."""
+
+    words: str
+    warns: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +89,9 @@ class Cookies:
     def drop_sign_in(self, response: Response) -> None:
         response.delete_cookie(self._sign_in_name, path="/", secure=self.secure, httponly=True, samesite="lax")
 
-    def keep_notice(self, response: Response, notice: str) -> None:
+    def keep_notice(self, response: Response, notice: Notice) -> None:
         """Keep a sentence for the next page; cut where a cookie has no room for it."""
-        kept = notice[:_MAX_NOTICE]
+        kept = f"{_WARNS if notice.warns else _DONE}{notice.words[:_MAX_NOTICE]}"
         while len(quote(kept)) > _MAX_COOKIE:
             kept = kept[:-1]
         response.set_cookie(
@@ -95,10 +104,10 @@ class Cookies:
             samesite="lax",
         )
 
-    def notice(self, request: Request) -> str | None:
+    def notice(self, request: Request) -> Notice | None:
         """The sentence for this page."""
-        given = request.cookies.get(_NOTICE)
-        return None if given is None else unquote(given)[:_MAX_NOTICE]
+        given = unquote(request.cookies.get(_NOTICE, ""))
+        return Notice(given[1 : 1 + _MAX_NOTICE], warns=given.startswith(_WARNS)) if given else None
 
     def drop_notice(self, response: Response) -> None:
         """Delete the sentence, which was shown."""

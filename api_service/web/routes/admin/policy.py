@@ -98,7 +98,7 @@ async def confirm_drop(visit: Visit) -> Response:
     stored = await _stored(visit, _scope(visit))
     whom = _whom(visit)
     if stored.rules is None:
-        return visit.go("/admin/policy", f"There are no rules for {whom}.")
+        return visit.go("/admin/policy", f"There are no rules for {whom}.", warns=True)
     address = f"/admin/policy/{visit.path('scope')}"
     sentences = [
         f"It says: {'; '.join(f'{rule_words.words}: {rule_words.value}' for rule_words in rule_texts(stored.rules))}.",
