@@ -101,3 +101,24 @@ async def test_without_scripts_everything_is_there(people: People) -> None:
     await page.locator("#cards .tile").first.click()
     await expect(page.get_by_role("heading", name="rhea, GPU 0")).to_be_visible()
     await expect(page.get_by_role("link", name="Submit a job")).to_be_visible()
+
+
+async def test_on_a_phone_gpus_out_of_use_are_counted_beside_the_others(people: People, system: WebSystem) -> None:
+    root = await people("root", viewport={"width": 390, "height": 844})
+    rest = system.rest("root")
+    rest.post("/v1/nodes/rhea/cordon", json={"reason": "new fans"}).raise_for_status()
+    rest.post("/v1/nodes/titan/gpus/3/quarantine", json={"reason": "It fell off the bus"}).raise_for_status()
+    await root.page.goto("/now")
+    for gpu_type, count in (("a100", 2), ("h100", 1)):
+        row = root.page.locator("#now-types tr").filter(has=root.page.get_by_role("link", name=gpu_type, exact=True))
+        out = row.locator('td[data-label="Out of use"]')
+        await expect(out).to_be_visible()
+        await expect(out).to_have_text(str(count))
+        boxes = [await row.locator(f'td[data-label="{name}"]').bounding_box() for name in ("Free", "Out of use", "All")]
+        assert all(box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 390 for box in boxes), boxes
+        assert boxes[1] is not None
+        assert boxes[2] is not None
+        assert boxes[1]["x"] + boxes[1]["width"] <= boxes[2]["x"] or boxes[1]["y"] < boxes[2]["y"], boxes
+    await assert_accessible(root.page)
+    rest.post("/v1/nodes/rhea/uncordon").raise_for_status()
+    rest.post("/v1/nodes/titan/gpus/3/release").raise_for_status()
