@@ -27,6 +27,7 @@ class WebRoute:
     """`needs_fresh_page`: refuse forms of pages that are older than the session, and those of other sites by a token.
 
     Without it, the browser's word on the sender is all: for what harms nobody.
+    `part_of`: the page that scripts request this part of; a browser that opens the part is led there.
     """
 
     method: str
@@ -34,6 +35,7 @@ class WebRoute:
     handler: Handler
     access: PageAccess = PageAccess.SIGNED_IN
     needs_fresh_page: bool = True
+    part_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,6 +130,8 @@ class Site:
                         return self._lead_to_sign_in(request)
                     visit = replace(visit, visitor=visitor)
                     _require(route.access, visitor)
+                if route.part_of is not None and not visit.partial:
+                    return _lead_to_whole(visit, route.part_of)
                 if route.method != "GET":
                     visit = replace(visit, form=await self._form(request, visit.visitor, route))
                     if visit.visitor is not None:
@@ -227,6 +229,13 @@ def _lead_to_first_page(visit: Visit) -> Response:
     return visit.go(
         f"{url.path}?{url.query}" if url.query else url.path, "That page of the list is gone. It begins here."
     )
+
+
+def _lead_to_whole(visit: Visit, page: str) -> Response:
+    """Redirect from a part of a page to the page, with the same choices."""
+    address = page.format(**{name: visit.path(name) for name in visit.request.path_params})
+    query = visit.request.url.query
+    return visit.go(f"{address}?{query}" if query else address)
 
 
 def _draw_problem(visit: Visit, problem: RestProblemError) -> Response:

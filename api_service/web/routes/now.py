@@ -255,7 +255,7 @@ def _of_index(node: FleetNode | None, index: str) -> GpuNow | None:
 
 ROUTES = (
     WebRoute("GET", "/now", now_page),
-    WebRoute("GET", "/now/changes", now_changes),
+    WebRoute("GET", "/now/changes", now_changes, part_of="/now"),
     WebRoute("GET", "/now/use", now_use),
-    WebRoute("GET", "/now/card", card_part),
+    WebRoute("GET", "/now/card", card_part, part_of="/now"),
 )

@@ -18,4 +18,4 @@ async def why_waiting(visit: Visit) -> Response:
     return visit.part("_waiting_picture.html", waiting=found)
 
 
-ROUTES = (WebRoute("GET", "/jobs/{job_id}/waiting", why_waiting),)
+ROUTES = (WebRoute("GET", "/jobs/{job_id}/waiting", why_waiting, part_of="/jobs/{job_id}"),)

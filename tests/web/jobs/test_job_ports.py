@@ -104,9 +104,11 @@ async def test_ports_are_for_those_who_may_enter(people: People, system: WebSyst
     root = await people("root")
     await root.page.goto(f"/jobs/{job}")
     assert await ports_on(root.page) == []
-    assert ports[0] not in await (await root.page.request.get(f"/jobs/{job}/ports")).text()
+    assert (
+        ports[0] not in await (await root.page.request.get(f"/jobs/{job}/ports", headers={"HX-Request": "true"})).text()
+    )
     bob = await people("bob")
-    assert (await bob.page.request.get(f"/jobs/{job}/ports")).status == 404
+    assert (await bob.page.request.get(f"/jobs/{job}/ports", headers={"HX-Request": "true"})).status == 404
     system.rest("alice").put(f"/v1/jobs/{job}/shares/bob").raise_for_status()
     await bob.page.goto(f"/jobs/{job}")
     assert await ports_on(bob.page) == ports

@@ -69,7 +69,7 @@ def _chosen(visit: Visit) -> str:
 
 ROUTES = (
     WebRoute("GET", "/nodes/{node}", node_page),
-    WebRoute("GET", "/nodes/{node}/now", node_now),
-    WebRoute("GET", "/nodes/{node}/use", node_use),
+    WebRoute("GET", "/nodes/{node}/now", node_now, part_of="/nodes/{node}"),
+    WebRoute("GET", "/nodes/{node}/use", node_use, part_of="/nodes/{node}"),
     WebRoute("GET", "/nodes/{node}/use.csv", node_file),
 )

@@ -22,6 +22,12 @@ class Browser:
         assert response.status_code == status, (response.status_code, words(response.text))
         return response.text
 
+    async def part(self, path: str, status: int = 200) -> str:
+        """A part of a page, as a script requests it."""
+        answer = await self.client.get(path, headers={"HX-Request": "true"})
+        assert answer.status_code == status, (path, answer.status_code, answer.text)
+        return answer.text
+
     async def send(self, path: str, page: str = "/jobs", **fields: str) -> httpx.Response:
         """Fill a form in and send it; its token comes from `page`, by default from one that every visitor may see."""
         return await self.client.post(path, data={"csrf_token": await self.token(page), **fields})

@@ -13,6 +13,7 @@ from tests.integration.api_service.bookings import calendars
 from tests.integration.api_service.web.browsing import words
 from tests.integration.api_service.web.conftest import SignedIn
 
+_STREAMS = {"/live", "/jobs/{job_id}/log"}
 FOR_ANYBODY = {"/sign-in", "/sign-in/start", "/sign-in/done"}
 _PART = re.compile(r"\{(\w+)(?::\w+)?\}")
 
@@ -73,7 +74,12 @@ async def test_what_is_somebody_elses_is_not_there(
             address = _PART.sub("alice", route.path.replace(f"{{{kind}_id}}", thing))
             sent = {"csrf_token": token, "by": "1h", "title": "mine", "start": "2030-01-01T00:00", "duration": "1h"}
             sent |= {"port": "8888"}
-            answer = await bob.client.request(route.method, address, data=sent if route.method != "GET" else None)
+            answer = await bob.client.request(
+                route.method,
+                address,
+                data=sent if route.method != "GET" else None,
+                headers={"HX-Request": "true"} if route.part_of else {},
+            )
             assert answer.status_code == 404, (route.method, route.path, answer.status_code)
     assert tried >= 3
 
@@ -83,3 +89,24 @@ async def test_an_address_without_a_page_is_answered_without_words_of_rest(brows
     assert answer.status_code == 404
     assert "There is no page at this address." in words(answer.text)
     assert "/docs" not in answer.text
+
+
+async def test_parts_of_pages_lead_to_their_pages(
+    browsing: SignedIn, runtime: Runtime, alice: httpx.AsyncClient
+) -> None:
+    """Opened in a browser, everything that is HTML is a whole page, or leads to one."""
+    await calendars.add_nodes(runtime, node1=("h100", 4))
+    things = {
+        "job_id": (await alice.post("/v1/jobs", json={"gpus": 1, "duration": 60, "workload": {}})).json()["id"],
+        "booking_id": (await alice.post("/v1/bookings", json=calendars.asked(gpus=1))).json()["id"],
+        "node": "node1",
+    }
+    root = await browsing("root")
+    for route in (route for route in WEB_ROUTES if route.method == "GET" and route.path not in _STREAMS):
+        path = _PART.sub(lambda part: things.get(part[1], "x"), route.path)
+        answer = await root.client.get(f"{path}?card=node1/0", headers={"Accept": "text/html"})
+        if route.part_of is not None:
+            page = _PART.sub(lambda part: things[part[1]], route.part_of)
+            assert (answer.status_code, answer.headers["location"]) == (303, f"{page}?card=node1/0"), route.path
+        elif answer.headers.get("content-type", "").startswith("text/html") and answer.text:
+            assert answer.text.lower().startswith("<!doctype html>"), f"{route.path} is a part: it needs part_of"

@@ -37,7 +37,7 @@ async def test_each_gpu_of_a_node_has_a_graph(browsing: SignedIn, now: datetime)
     assert 'href="/nodes/a/use.csv?last=hour"' in page
     assert (await browser.client.get("/nodes/z")).status_code == 404
     assert (await browser.client.get("/nodes/a?last=year")).status_code == 422
-    assert 'href="/nodes/a"' in await browser.get("/now/card?card=a/0")
+    assert 'href="/nodes/a"' in await browser.part("/now/card?card=a/0")
 
 
 async def test_a_node_shows_what_has_its_gpus(

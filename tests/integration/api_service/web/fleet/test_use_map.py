@@ -71,7 +71,7 @@ async def test_holders_are_shown_as_rest_shows_them(settings: ApiSettings, brows
 
 async def test_the_details_of_a_gpu_say_its_use(browsing: SignedIn) -> None:
     browser = await browsing("bob")
-    assert "Use no data" in words(await browser.get("/now/card?card=a/0&view=use"))
+    assert "Use no data" in words(await browser.part("/now/card?card=a/0&view=use"))
     assert "Use 50% of the time" in words(await browser.get("/now?view=use&card=a/1"))
 
 

@@ -53,7 +53,7 @@ async def test_all_around_a_job_are_drawn_from_left_to_right(browsing: SignedIn,
     again = await browser.client.get(f"/jobs/{train}/graph", headers={"HX-Request": "true"})
     assert (again.status_code, set(_JOB.findall(again.text))) == (200, set(order))
     assert set(_JOB.findall(await drawn(browser, alarm))) == {data, train, alarm}, "not what waits beside it"
-    assert (await browser.client.get(f"/jobs/{lone}/graph")).status_code == 404
+    assert (await browser.client.get(f"/jobs/{lone}/graph", headers={"HX-Request": "true"})).status_code == 404
     for job in (both, alarm, train, data):
         await alice.post(f"/v1/jobs/{job}/cancel")
     over = await browser.client.get(f"/jobs/{train}/graph", headers={"HX-Request": "true"})

@@ -46,8 +46,8 @@ async def test_a_graph_of_each_gpu(runtime: Runtime, browsing: SignedIn, job: st
     ]
     await store_samples(runtime.uow, samples)
     browser = await browsing("alice")
-    for path in (f"/jobs/{job}", f"/jobs/{job}/use"):
-        page = await browser.get(path)
+    for read, path in ((browser.get, f"/jobs/{job}"), (browser.part, f"/jobs/{job}/use")):
+        page = await read(path)
         shown = words(page)
         assert "Use of GPUs" in shown
         assert "a/0 80% 80% 61 GiB 412 W Xid 79" in shown
@@ -55,9 +55,8 @@ async def test_a_graph_of_each_gpu(runtime: Runtime, browsing: SignedIn, job: st
         assert 'aria-label="Utilisation of a/0: 80% on average, 80% at most"' in page
         assert page.count('aria-labelledby="use-title"') == path.count("/jobs/") - path.count("/use")
         assert page.count("<polygon") == 2  # between the samples there is a gap
+        assert f'href="/jobs/{job}/use.csv"' in page
     assert f'hx-get="/jobs/{job}/use"' in await browser.get(f"/jobs/{job}")
-    for path in (f"/jobs/{job}", f"/jobs/{job}/use"):
-        assert f'href="/jobs/{job}/use.csv"' in await browser.get(path)
     assert (await browser.client.get(f"/jobs/{job}/use.csv")).text.count("GPU-a-0") == len(samples)
 
 
@@ -75,7 +74,7 @@ async def test_a_job_that_has_not_started_has_no_graph(
 
 
 async def test_others_see_no_graph(browsing: SignedIn, job: str) -> None:
-    answer = await (await browsing("bob")).client.get(f"/jobs/{job}/use")
+    answer = await (await browsing("bob")).client.get(f"/jobs/{job}/use", headers={"HX-Request": "true"})
     assert answer.status_code == 404
 
 

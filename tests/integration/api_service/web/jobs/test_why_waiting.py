@@ -218,7 +218,7 @@ async def test_an_administrator_hears_what_the_owner_would(waiting: str, browsin
 
 
 async def test_others_see_nothing_of_it(waiting: str, browsing: SignedIn) -> None:
-    await (await browsing("bob")).get(f"/jobs/{waiting}/waiting", 404)
+    await (await browsing("bob")).part(f"/jobs/{waiting}/waiting", 404)
 
 
 async def test_only_a_job_that_waits_in_the_queue_has_the_picture(
@@ -231,7 +231,7 @@ async def test_only_a_job_that_waits_in_the_queue_has_the_picture(
     browser = await browsing("alice")
     for job in (within, running):
         assert 'id="why-waiting"' not in await browser.get(f"/jobs/{job}")
-        gone = await browser.client.get(f"/jobs/{job}/waiting")
+        gone = await browser.client.get(f"/jobs/{job}/waiting", headers={"HX-Request": "true"})
         assert (gone.headers["hx-retarget"], gone.headers["hx-reswap"], gone.text) == ("#why-waiting", "delete", "")
 
 
@@ -311,7 +311,7 @@ async def test_the_number_of_statements_depends_on_nothing(
         """Of several looks the one with the fewest: what is kept for a moment is read anew now and then."""
         looks = []
         for _ in range(5):
-            await browser.get(f"/jobs/{waiting}/waiting{query}")
+            await browser.part(f"/jobs/{waiting}/waiting{query}")
             looks.append(count_statements())
         return min(looks[1:], key=len)
 
