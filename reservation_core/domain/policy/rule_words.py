@@ -33,3 +33,10 @@ def hours_text(time: timedelta) -> str:
 def counted(number: int, word: str) -> str:
     """A number with its noun."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def most_at_once(limit: int, held: int) -> str:
+    """The advice to a request over the limit; `held`: what is taken from it at that time."""
+    if 0 < limit <= held:
+        return f"Ask for another time and at most {counted(limit, 'GPU')}"
+    return f"Ask for at most {counted(max(limit - held, 0), 'GPU')}"

@@ -24,7 +24,14 @@ from reservation_core.domain.policy.quota_windows import (
     weeks_of,
     whole_minute,
 )
-from reservation_core.domain.policy.rule_words import counted, holder_text, hours_text, moment_text, scope_text
+from reservation_core.domain.policy.rule_words import (
+    counted,
+    holder_text,
+    hours_text,
+    moment_text,
+    most_at_once,
+    scope_text,
+)
 from reservation_core.domain.short_durations import in_words
 
 _HOUR = timedelta(hours=1)
@@ -247,16 +254,16 @@ def _lifted(question: _Question) -> frozenset[RuleName]:
 
 
 def _max_gpus(q: _Question, limit: int, scope: Scope) -> RuleBreach | None:
-    held = q.counted(scope)
-    gpus = q.request.gpus
+    held, gpus = q.counted(scope), q.request.gpus
     most = peak(held, q.start, q.end)
     if most + gpus <= limit:
         return None
     at = None if q.request.extends else earliest_at_once(held, gpus, limit, q.start, q.request.duration)
     holder = holder_text(q.request.user, scope.project)
     beside = f" while {holder} holds {most} at that time{_promised(q, scope)}" if most else ""
-    if at is None:
-        advice = "Ask for less time" if q.request.extends else f"Ask for at most {counted(limit, 'GPU')}"
+    if at is None:  # a job waits for what is held, a booking can't
+        taken = most if q.request.kind is ReservationKind.BOOKING else 0
+        advice = "Ask for less time" if q.request.extends else most_at_once(limit, taken)
     else:
         fewer = f", or ask for at most {counted(limit - most, 'GPU')}" if most < limit else ""
         advice = f"Start at {moment_text(at)}{fewer}"
@@ -280,8 +287,7 @@ def _promised(q: _Question, scope: Scope) -> str:
 
 
 def _max_gpu_hours(q: _Question, limit: float, scope: Scope) -> RuleBreach | None:
-    held = q.counted(scope)
-    allowed = limit * _HOUR
+    held, allowed = q.counted(scope), limit * _HOUR
     asked = Held(q.request.gpus, q.start, q.end)
     for week in weeks_of(q.start, q.end):
         used = gpu_time(held, week, week + WEEK)

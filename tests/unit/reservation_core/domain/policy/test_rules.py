@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.policy.limits import (
     UNLIMITED,
     Limit,
@@ -100,6 +101,22 @@ def test_who_is_told_to_ask_for_fewer_is_told_how_many() -> None:
         [found] = check(asked(kind=JOB, extends=True), policy, usage, minute(0))
         assert found.detail.endswith("(everybody). Ask for less time."), "an extension starts at no other time"
         assert found.possible_from is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "held", "advice"),
+    [
+        (BOOKING, 0, "at most 4 GPUs"),
+        (BOOKING, 3, "at most 1 GPU"),
+        (BOOKING, 4, "another time and at most 4 GPUs"),
+        (JOB, 4, "at most 4 GPUs"),
+    ],
+)
+def test_advice_on_a_request_over_the_limit_works(kind: ReservationKind, held: int, advice: str) -> None:
+    holding = Holding("bkg-9", BOOKING, "ann", None, "h100", held, minute(0), minute(90))
+    usage = UsageView((holding,)) if held else NOTHING_HELD
+    [found] = check(replace(asked(kind=kind), gpus=8), policy_of(max_gpus=4), usage, minute(0))
+    assert found.detail.endswith(f"Ask for {advice}.")
 
 
 def test_every_broken_rule_is_told_at_once_and_says_what_to_do() -> None:
