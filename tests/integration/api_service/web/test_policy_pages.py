@@ -51,7 +51,7 @@ async def test_a_rule_is_tried_said_changed_and_dropped(
     assert changed.status_code == 303
     assert "GPUs at once: no limit" in words(await root.get("/admin/policy"))
     asked = await root.get("/admin/policy/default/drop")
-    assert "It says: GPUs at once: no limit." in words(asked)
+    assert "Deleted: GPUs at once: no limit." in words(asked)
     gone = await root.send("/admin/policy/default/drop", etag=etag(asked))
     assert gone.headers["location"] == "/admin/policy"
     assert "There are no rules for everybody any more." in words(await root.get("/admin/policy"))
