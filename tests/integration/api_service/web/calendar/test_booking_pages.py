@@ -290,6 +290,7 @@ async def test_what_the_waitlist_offers_is_taken_or_left(
     assert "These GPUs are free for you now." in words(page)
     assert "Change it" not in page, "an offer is accepted or declined"
     assert "Cancel it" not in page
+    assert "These GPUs are free for alice now." in words(await (await browsing("root")).get(path))
     done = await browser.send(f"{path}/{answer}", etag=field(page, "etag"), key="a1")
     assert (done.status_code, done.headers["location"]) == (303, path)
     assert (await alice.get(f"/v1{path}")).json()["status"] == status
