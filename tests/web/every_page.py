@@ -10,14 +10,13 @@ from tests.web.web_system import WebSystem
 
 NODES = "titan=h100:4;titus=h100:4;rhea=a100:2"
 NO_PAGES = {
-    "/session", "/signed-in", "/sign-in/start", "/sign-in/done", "/live", "/now/changes", "/now/card", "/now/use",
-    "/jobs/{job_id}/state", "/jobs/{job_id}/connections", "/jobs/{job_id}/ports", "/jobs/{job_id}/graph",
+    "/session", "/signed-in", "/sign-in/start", "/sign-in/done", "/live", "/now/use",
     "/jobs/{job_id}/terminal", "/jobs/{job_id}/log", "/jobs/{job_id}/log.txt",
     "/jobs/{job_id}/log/part", "/jobs/{job_id}/log/matches", "/calendar/events", "/calendar/bookings",
     "/calendar/check", "/calendar/feed", "/usage.csv", "/admin/policy/choose",
-    "/jobs/{job_id}/use.csv", "/nodes/{node}/use.csv", "/nodes/{node}/now", "/nodes/{node}/use",
+    "/jobs/{job_id}/use.csv", "/nodes/{node}/use.csv",
 }  # fmt: skip
-"""Parts of pages, data, and addresses that lead elsewhere."""
+"""Data, and addresses that lead elsewhere."""
 MORE_PAGES = (
     "/now?view=map", "/now?view=use", "/now?card=titan/0", "/calendar?view=day", "/calendar?view=2weeks&by=type",
     "/calendar?view=month&by=type", "/calendar?as=table", "/calendar?find=yes&gpus=2&length=4h", "/usage?span=month",
@@ -76,8 +75,9 @@ def make_things(system: WebSystem) -> dict[str, str]:
 
 def addresses(things: dict[str, str]) -> list[str]:
     """Every page."""
-    routes = [route.path for route in WEB_ROUTES if route.method == "GET" and route.path not in NO_PAGES]
-    return [_PART.sub(lambda part: things.get(part[1], "x"), path) for path in routes] + [
+    routes = [route for route in WEB_ROUTES if route.method == "GET" and route.part_of is None]
+    paths = [route.path for route in routes if route.path not in NO_PAGES]
+    return [_PART.sub(lambda part: things.get(part[1], "x"), path) for path in paths] + [
         *MORE_PAGES,
         f"/jobs/{things['over']}",
     ]

@@ -233,8 +233,9 @@ async def test_others_jobs_are_not_there(browsing: SignedIn, alice: httpx.AsyncC
     job_id = await submitted(alice, name="secret-project")
     bob = await browsing("bob")
     assert "secret-project" not in await bob.get("/jobs")
-    for path in ("", "/state", "/log", "/log.txt"):
+    for path in ("", "/log", "/log.txt"):
         assert (await bob.client.get(f"/jobs/{job_id}{path}")).status_code == 404
+    await bob.part(f"/jobs/{job_id}/state", 404)
     for path in ("cancel", "extend"):
         assert (await bob.send(f"/jobs/{job_id}/{path}", by="1h")).status_code == 404
     assert (await bob.client.get(f"/live?topics=job:{job_id}")).status_code == 404
