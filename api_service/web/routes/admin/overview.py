@@ -46,14 +46,16 @@ async def overview_page(visit: Visit) -> Response:
 def _nodes(nodes: Sequence[NodeOut]) -> Matter:
     out = [node for node in nodes if state_of(node) is not NodeState.TAKES_JOBS]
     lines = [f"{node.name}: {node.detail or 'gets nothing new'}" for node in out[:_SHOWN]]
-    return Matter("Nodes", "/admin/nodes", "All nodes take jobs.", "get nothing new.", lines, len(out), "warn")
+    said = "gets nothing new." if len(out) == 1 else "get nothing new."
+    return Matter("Nodes", "/admin/nodes", "All nodes take jobs.", said, lines, len(out), "warn")
 
 
 def _quarantined_gpus(nodes: Sequence[NodeOut]) -> Matter:
     having = [node for node in nodes if node.quarantined_gpus]
     lines = [f"{node.name}: {node.detail or 'quarantined'}" for node in having[:_SHOWN]]
     count = sum(len(node.quarantined_gpus) for node in having)
-    return Matter("GPUs", "/admin/nodes", "No GPU is quarantined.", "quarantined: they get nothing new.", lines, count)
+    said = f"quarantined: {'it gets' if count == 1 else 'they get'} nothing new."
+    return Matter("GPUs", "/admin/nodes", "No GPU is quarantined.", said, lines, count)
 
 
 async def _maintenance(visit: Visit) -> Matter:

@@ -98,12 +98,12 @@ async def test_a_node_is_cordoned_and_taken_back(browsing: SignedIn, root: httpx
     [node] = [node for node in (await root.get("/v1/nodes")).json()["items"] if node["name"] == "node1"]
     assert node["cordon_reason"] == "a fan is loud"
     overview = words(await admin.get("/admin"))
-    assert "Nodes 1 get nothing new. node1: Cordoned by an administrator (root: a fan is loud)" in overview
+    assert "Nodes 1 gets nothing new. node1: Cordoned by an administrator (root: a fan is loud)" in overview
     assert "GPUs No GPU is quarantined." in overview
     quarantined = await root.post("/v1/nodes/node1/gpus/2/quarantine", json={"reason": "Xid 79"})
     assert quarantined.status_code == 200
     overview = words(await admin.get("/admin"))
-    assert "GPUs 1 quarantined: they get nothing new. node1: " in overview
+    assert "GPUs 1 quarantined: it gets nothing new. node1: " in overview
     assert "Xid 79" in overview
     await admin.send("/admin/nodes/node1/uncordon")
     assert "takes jobs" in words(await admin.get("/admin/nodes"))
