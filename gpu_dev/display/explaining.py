@@ -142,7 +142,7 @@ def _help(job: Job, types: Sequence[TypeSummary]) -> list[str]:
                 f"Cancel this one: gpu-dev cancel {job.id}",
             ]
         case ReasonCode.NODE_UNAVAILABLE:
-            return ["See which node is away and why: gpu-dev nodes. It can't start before that node is back."]
+            return ["See which nodes or GPUs are unavailable and why: gpu-dev nodes. It waits until enough are back."]
         case ReasonCode.ALLOCATED | ReasonCode.RUNNING:
             return _while_running(job)
         case ReasonCode.REQUEUED | ReasonCode.PREEMPTED:

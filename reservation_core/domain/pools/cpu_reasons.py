@@ -33,7 +33,7 @@ def unplaceable_without_gpus(nodes: tuple[Node, ...], share: Share) -> Reason | 
         return Reason(
             ReasonCode.NODE_UNAVAILABLE,
             f"{share_words(share)} would fit, but no node that keeps so much for jobs without GPUs is available now. "
-            "It can't start before one is back; `gpu-dev nodes` says why they are away.",
+            "It waits until one is back; `gpu-dev nodes` says why they are away.",
         )
     if not nodes:
         return Reason(ReasonCode.LARGER_THAN_ANY_NODE, NOTHING_KEPT)

@@ -90,7 +90,7 @@ class Capacity:
             return Reason(
                 ReasonCode.NODE_UNAVAILABLE,
                 f"{sized_words(gpus, nodes, of_type)} would fit, but nodes or GPUs that it needs are unavailable now. "
-                "It can't start before they are back; `gpu-dev nodes` says why they are away."
+                "It waits until enough of them are back; `gpu-dev nodes` says why they are away."
                 + _details_of([node for capacity in wanted.values() for node in capacity.away]),
             )
         able = max(c.whole[gpus] if gpus < len(c.whole) else 0 for c in wanted.values())
@@ -113,7 +113,7 @@ class Capacity:
         if not self.types:
             return Reason(
                 ReasonCode.NO_SUCH_TYPE,
-                "No GPUs are known here yet. It can't start before a node with GPUs joins; "
+                "No GPUs are known here yet. It waits until a node with GPUs joins; "
                 "ask an administrator when that will be.",
             )
         return Reason(

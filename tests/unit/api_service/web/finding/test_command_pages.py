@@ -54,6 +54,6 @@ def test_a_cordon_is_no_command_on_pages() -> None:
     assert text_of_pages(said) == "Cordoned by root: nothing new is placed here until it is uncordoned."
     assert text_of_pages("Nothing new until `gpu-dev nodes unfence n1`.") == "Nothing new until it is unfenced."
     assert text_of_pages("Nothing new until `gpu-dev nodes release n1/1`.") == "Nothing new until it is released."
-    away = "It can't start before they are back; `gpu-dev nodes` says why they are away. n1: Cordoned."
-    assert text_of_pages(away) == "It can't start before they are back. n1: Cordoned."
+    away = "It waits until enough of them are back; `gpu-dev nodes` says why they are away. n1: Cordoned."
+    assert text_of_pages(away) == "It waits until enough of them are back. n1: Cordoned."
     assert text_of_pages("Waits until 14:00.") == "Waits until 14:00."
