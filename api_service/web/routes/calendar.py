@@ -75,7 +75,7 @@ async def book(visit: Visit) -> Response:
         left_out = "1 was not free and is" if count == 1 else f"{count} were not free and are"
         skipped = f" {left_out} left out." if count else ""
         dates = "1 date is" if len(made.items) == 1 else f"{len(made.items)} dates are"
-        return visit.go(f"/bookings/{made.items[0].id}", f"{dates} booked.{skipped}")
+        return visit.go(f"/bookings/{made.items[0].id}", f"{dates} booked.{skipped}", warns=bool(count))
     booking = BookingOut.model_validate_json(answer.body)
     waits = booking.status is BookingStatus.WAITING
     words = "You are on the waitlist." if waits else "Booked: these GPUs are yours for that time."

@@ -51,8 +51,12 @@ async def submit(visit: Visit) -> Response:
         if problem.status not in (400, 403, 409, 413, 422):
             raise
         return await _form_page(visit, visit.form.shown(), typed, problem, status=problem.status)
-    more = "" if replaced is None else await _cancel_replaced(visit, replaced)
-    return visit.go(f"/jobs/{job.id}", f"{job.id} is submitted.{more}")
+    words = f"{job.id} is submitted."
+    if replaced is None:
+        return visit.go(f"/jobs/{job.id}", words)
+    if await _cancel_replaced(visit, replaced):
+        return visit.go(f"/jobs/{job.id}", f"{words} {replaced} is cancelled.")
+    return visit.go(f"/jobs/{job.id}", f"{words} {replaced} was not cancelled: it no longer waits.", warns=True)
 
 
 async def check(visit: Visit) -> Response:
@@ -137,20 +141,20 @@ async def _submitted(visit: Visit, body: Mapping[str, Any], replaced: str | None
     return await visit.rest.post(Job, "/v1/jobs", body)
 
 
-async def _cancel_replaced(visit: Visit, job_id: str) -> str:
-    """Cancel the replaced job unless it has started, and say so."""
+async def _cancel_replaced(visit: Visit, job_id: str) -> bool:
+    """Cancel the replaced job unless it has started; whether it is cancelled."""
     address = f"/v1/jobs/{visit.encoded(job_id)}"
     try:
         before = await visit.rest.call(Job, "GET", address)
         if before.body.status is JobStatus.QUEUED:
             await visit.rest.send("POST", f"{address}/cancel", match=before.headers["etag"])
         elif before.body.status is not JobStatus.CANCELLED:
-            return f" {job_id} was not cancelled: it no longer waits."
+            return False
     except RestProblemError as problem:
         if problem.status not in (404, 409, 412):
             raise
-        return f" {job_id} was not cancelled: it no longer waits."
-    return f" {job_id} is cancelled."
+        return False
+    return True
 
 
 async def _verdict(

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from reservation_core.domain.wall_times import WallTimeError
 from reservation_core.domain.wall_times import zone_of as zone_called
 
-_NOTICE = "gpu_dev_notice"
+_NOTICE = "gpu_dev_told"
 _DONE, _WARNS = "+", "!"
 _ZONE = "gpu_dev_zone"
 _BROWSER_ZONE = "gpu_dev_browser_zone"
@@ -107,7 +107,8 @@ class Cookies:
     def notice(self, request: Request) -> Notice | None:
         """The sentence for this page."""
         given = unquote(request.cookies.get(_NOTICE, ""))
-        return Notice(given[1 : 1 + _MAX_NOTICE], warns=given.startswith(_WARNS)) if given else None
+        words = given[1 : 1 + _MAX_NOTICE]
+        return Notice(words, warns=given.startswith(_WARNS)) if words else None
 
     def drop_notice(self, response: Response) -> None:
         """Delete the sentence, which was shown."""

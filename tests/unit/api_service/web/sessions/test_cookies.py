@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api_service.web.sessions.cookies import Cookies
+from api_service.web.sessions.cookies import Cookies, Notice
 
 LARGEST = 4096
 """Name, value and attributes: what browsers keep, which is to say that they drop what is larger."""
@@ -29,33 +29,37 @@ def asking(url: str = "http://gpus.lab/sign-in", **headers: str) -> Request:
     )
 
 
-def told(notice: str) -> tuple[str, str | None]:
+def told(words: str, *, warns: bool = False) -> tuple[str, str]:
     """The cookie as it is set, and the sentence that comes back with it."""
     response = Response()
-    Cookies(secure=False).keep_notice(response, notice)
+    Cookies(secure=False).keep_notice(response, Notice(words, warns=warns))
     cookie = response.headers["set-cookie"]
-    return cookie, Cookies(secure=False).notice(asking(cookie=cookie.partition(";")[0]))
+    back = Cookies(secure=False).notice(asking(cookie=cookie.partition(";")[0]))
+    assert back is None or back.warns is warns
+    return cookie, "" if back is None else back.words
 
 
-@given(st.text(max_size=2000))
-def test_a_sentence_comes_back_as_it_was_or_its_beginning_and_the_cookie_is_kept(notice: str) -> None:
-    cookie, back = told(notice)
+@given(st.text(max_size=2000), st.booleans())
+def test_a_sentence_comes_back_as_it_was_or_its_beginning_and_the_cookie_is_kept(notice: str, warns: bool) -> None:
+    cookie, back = told(notice, warns=warns)
     assert len(cookie) <= LARGEST
-    assert notice.startswith(back or "")
+    assert notice.startswith(back)
     if len(notice) <= 200:
-        assert (back or "") == notice
+        assert back == notice
 
 
 @pytest.mark.parametrize("letter", ["x", "é", "語", "🙂"])
 def test_a_long_sentence_is_cut_where_the_cookie_ends(letter: str) -> None:
     cookie, back = told(letter * 10_000)
     assert len(cookie) <= LARGEST
-    assert 0 < len(back or "") <= 500
-    assert set(back or "") == {letter}
+    assert 0 < len(back) <= 500
+    assert set(back) == {letter}
 
 
 def test_what_another_wrote_there_is_shown_no_longer_than_a_sentence() -> None:
-    assert len(Cookies(secure=False).notice(asking(cookie=f"gpu_dev_notice={'x' * 3900}")) or "") == 500
+    found = Cookies(secure=False).notice(asking(cookie=f"gpu_dev_told=+{'x' * 3900}"))
+    assert found == Notice("x" * 500, warns=False)
+    assert Cookies(secure=False).notice(asking(cookie="gpu_dev_told=!")) is None
 
 
 @pytest.mark.parametrize(
