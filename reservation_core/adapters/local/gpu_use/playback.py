@@ -48,7 +48,8 @@ class Playback:
 def _fitted(sample: GpuSample, memory: int | None) -> GpuSample:
     """A sample of a GPU with more or less memory, for a GPU with `memory` bytes: the same share of it is used."""
     used, total = sample.memory_used, sample.memory_total
-    if memory is None or used is None:
+    if memory is None or (used is None and total is None):
         return sample
-    used = min(used, memory) if not total else used * memory // total
+    if used is not None:
+        used = min(used, memory) if total is None else used * memory // total
     return replace(sample, memory_used=used, memory_total=memory)
