@@ -20,7 +20,8 @@ def scope_words(scopes: Sequence[TokenScope]) -> str:
     """The scopes of a token, in the words of the form where it offers them."""
     if len(scopes) == len(TokenScope):
         return SCOPES[""]
-    return next((words for choice, words in SCOPES.items() if set(choice.split()) == set(scopes)), ", ".join(scopes))
+    choices = {frozenset(choice.split()): words for choice, words in SCOPES.items() if choice}
+    return choices.get(frozenset(scopes)) or ", ".join(scopes)
 
 
 def token_asked(visit: Visit) -> dict[str, Any]:

@@ -299,5 +299,5 @@ TARGET: "View[NoticeTargetOut]" = View(
         Column("LAST FAILURE", lambda target: target.failure or ""),
         Column("USER", lambda target: target.user, wide=True),
     ),
-    empty="You have no notification address. Add one: gpu-dev notify add email you@example.org",
+    empty="You have no notification address. How to add one: gpu-dev notify add -h",
 )

@@ -37,6 +37,8 @@ def counted(number: int, word: str) -> str:
 
 def most_at_once(limit: int, held: int) -> str:
     """The advice to a request over the limit; `held`: what is taken from it at that time."""
-    if 0 < limit <= held:
+    if limit == 0:
+        return "Ask an administrator for more"
+    if limit <= held:
         return f"Ask for another time and at most {counted(limit, 'GPU')}"
-    return f"Ask for at most {counted(max(limit - held, 0), 'GPU')}"
+    return f"Ask for at most {counted(limit - held, 'GPU')}"

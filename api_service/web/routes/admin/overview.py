@@ -12,6 +12,7 @@ from reservation_core.contracts.base import Page
 from reservation_core.contracts.dead_letters import DeadLetterOut
 from reservation_core.contracts.maintenance import MaintenanceOut
 from reservation_core.contracts.nodes import NodeOut, UnknownPodOut
+from reservation_core.domain.policy.rule_words import counted
 from reservation_core.domain.time_words import rfc3339
 from reservation_core.ports.queues import QueueName
 
@@ -61,7 +62,7 @@ def _quarantined_gpus(nodes: Sequence[NodeOut]) -> Matter:
 async def _maintenance(visit: Visit) -> Matter:
     ahead = await visit.rest.all(Page[MaintenanceOut], "/v1/maintenance", {"open": True}, at_most=100)
     lines = [
-        f"{window.reason}: {len(window.gpus)} GPUs from {rfc3339(window.start)} to {rfc3339(window.end)}"
+        f"{window.reason}: {counted(len(window.gpus), 'GPU')} from {rfc3339(window.start)} to {rfc3339(window.end)}"
         for window in ahead[:_SHOWN]
     ]
     return Matter(

@@ -100,10 +100,9 @@ async def confirm_drop(visit: Visit) -> Response:
     if stored.rules is None:
         return visit.go("/admin/policy", f"There are no rules for {whom}.", warns=True)
     address = f"/admin/policy/{visit.path('scope')}"
-    after = "These limits end" if whom == scope_text(Scope()) else "Less specific rules then apply"
     sentences = [
         f"Deleted: {'; '.join(f'{rule_words.words}: {rule_words.value}' for rule_words in rule_texts(stored.rules))}.",
-        f"{after} at once. Running jobs and bookings stay.",
+        "They end at once; less specific rules apply where there are any. Running jobs and bookings stay.",
     ]
     if stored.from_file:
         sentences.append("The policy file has them, too: its next change brings them back unless it leaves them out.")

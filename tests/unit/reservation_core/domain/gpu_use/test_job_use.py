@@ -27,7 +27,7 @@ def summed(gpus: int, *found: list[UsePoint], held: timedelta | None = None) -> 
     return sum_up_use(gpus, [(MEMORY, points) for points in found], length, TEN)
 
 
-def test_what_it_used_and_what_would_have_done() -> None:
+def test_what_it_used_and_what_would_have_been_enough() -> None:
     use = summed(2, minutes(10, 0.5), minutes(10, 0.3))
     assert words(use) == "used 0.8 of 2 GPUs, peak memory 12 of 80 GiB; 1 GPU would have been enough"
     assert words(summed(2, minutes(10, 0.9), minutes(10, 0.5))) == "used 1.4 of 2 GPUs, peak memory 12 of 80 GiB"

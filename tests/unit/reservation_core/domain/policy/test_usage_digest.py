@@ -27,7 +27,7 @@ def test_a_week_is_summed_up_two_hours_after_its_end(now: datetime, week: dateti
     assert week_to_sum_up(now) == week
 
 
-def test_a_digest_says_what_would_have_done_where_there_is_data() -> None:
+def test_a_digest_says_what_would_have_been_enough_where_there_is_data() -> None:
     data = digest_of(TIME, UsedGpus(100, 25.0, 61 * 2**30), MONDAY)
     notice = notice_of(
         NoticedEvent(NoticeKind.DIGEST, "project_digest", MONDAY + WEEK, "system", None, data, "project:vision"),
