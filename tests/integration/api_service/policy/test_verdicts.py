@@ -116,7 +116,7 @@ async def over_quota_now(lab: Lab) -> dict[str, Any]:
 
 
 async def over_hours_this_week(lab: Lab) -> dict[str, Any]:
-    # Each job counts with what is kept for its start and end, about two minutes. So short a time is rarely in two weeks.
+    # Each job counts with what is kept for its start and end, about two minutes. So short jobs are rarely in two weeks.
     await lab.rules(max_gpu_hours_per_week=23 / 60)
     await lab.jobs(gpus=4, duration="PT2M")
     return {}

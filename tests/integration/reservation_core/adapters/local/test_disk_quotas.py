@@ -17,6 +17,7 @@ _MAKERS = {"ext4": ("mkfs.ext4", "-q", "-O", "quota,project", "-E", "quotatype=p
 _PATIENCE_S = 300
 _START = """#!/bin/sh
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 NO_COLOR=1 PYTHONPATH="$ROOT" PYTHONDONTWRITEBYTECODE=1
+export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 PYTEST_ADDOPTS="-p pytest_asyncio.plugin -p pytest_timeout"
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t tmpfs tmp /run
@@ -27,7 +28,7 @@ busybox insmod $modules/quota_v2.ko
 mount -t "$KIND" -o prjquota /dev/ubda /mnt
 mkdir /mnt/tmp
 cd "$ROOT"
-TMPDIR=/mnt/tmp "$PYTHON" -m pytest --noconftest -p no:cacheprovider -p no:xdist --basetemp=/mnt/cases -q "$CASES"
+TMPDIR=/mnt/tmp "$PYTHON" -m pytest --noconftest -p no:cacheprovider --basetemp=/mnt/cases -q "$CASES"
 echo "ended with $?"
 busybox halt -f
 """
