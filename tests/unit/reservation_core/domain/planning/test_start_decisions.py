@@ -85,7 +85,7 @@ def test_a_type_that_is_not_there_names_those_that_are() -> None:
 def test_without_any_gpu_there_is_no_type() -> None:
     code, detail = reason_for(job(1, gpu_type=None))
     assert code is ReasonCode.NO_SUCH_TYPE
-    assert "when a node with GPUs joins" in detail
+    assert "until a node with GPUs joins" in detail
 
 
 def test_too_many_for_one_node_says_the_largest() -> None:
@@ -103,7 +103,7 @@ def test_too_many_nodes_says_how_many_there_are() -> None:
 def test_a_node_that_is_away_may_come_back() -> None:
     code, detail = reason_for(job(1, 8), node("a", 8, available=False), node("b", 4, first_id=10))
     assert code is ReasonCode.NODE_UNAVAILABLE
-    assert "when they are back" in detail
+    assert "until enough of them are back" in detail
 
 
 def test_a_card_that_is_unusable_may_come_back() -> None:
