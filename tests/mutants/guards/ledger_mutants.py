@@ -234,12 +234,12 @@ LEDGER = (
         (f"{CLOCK}::test_a_new_leader_goes_by_what_the_one_before_has_recorded",),
     ),
     Mutant(
-        "a process that stood still puts the time back for all",
+        "another process makes up for a step under a lease",
         "While somebody leads, no other process makes up for a step",
         SQL + "connection/ledger_clock.sql",
         "IS NULL THEN expires_at <= CAST(:counted AS timestamptz) ELSE",
         "IS NULL THEN true ELSE",
-        (f"{CLOCK}::test_a_process_whose_machine_stood_still_makes_up_for_nothing",),
+        (f"{CLOCK}::test_while_nobody_leads_a_step_is_made_up_for_by_who_lives",),
     ),
     Mutant(
         "nobody makes up for a step while none leads",

@@ -126,7 +126,10 @@ RULES = (
         CODE + "planning/start_decisions.py",
         "if end > slot_end and not self._picture.within_quotas(job, pool.gpu_type, self._at, end - self._at):",
         "if False:",
-        (DOMAIN + "jobs/test_promises.py::test_nor_does_any_quota_of_its_owner_or_project",),
+        (
+            DOMAIN
+            + "planning/test_slot_decisions.py::test_a_late_start_lasts_no_longer_than_its_slot_where_a_quota_says_so",
+        ),
     ),
     Mutant(
         "a slot moves later",

@@ -203,12 +203,12 @@ USE_OF_GPUS = (
         (f"{OF_HISTORIES}::test_no_job_is_released_wrongly",),
     ),
     Mutant(
-        "a keep between the look and the end is overrun",
+        "a change between the look and the end is overrun",
         "A job that changed after it was judged idle is left alone",
         WATCHING,
         "                if row is None or row.version != job.version:\n",
         "                if row is None:\n",
-        (f"{OF_WATCH}::test_a_keep_between_the_look_and_the_end_is_not_overrun",),
+        (f"{OF_WATCH}::test_a_change_between_the_look_and_the_end_is_not_overrun",),
     ),
     Mutant(
         "a job is kept without a warning",

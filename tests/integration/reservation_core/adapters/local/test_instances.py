@@ -87,9 +87,10 @@ def test_a_lost_gpu_takes_its_instances_with_it_and_no_other_number_moves(
     assert listed(inventory) == before
 
 
-def test_an_instance_that_does_not_answer_is_lost_alone(inventory: LocalInventory, driver: Driver) -> None:
+@pytest.mark.parametrize("error", [UNKNOWN, NOT_SUPPORTED])  # of its handle, and of what is asked of that
+def test_an_instance_that_does_not_answer_is_lost_alone(inventory: LocalInventory, driver: Driver, error: int) -> None:
     before = listed(inventory)
-    driver.put_instance("instance_lost", 0, UNKNOWN)
+    driver.put_instance("instance_lost", 0, error)
     with capture_logs() as logs:
         for _ in range(2):
             assert [(gpu.index, gpu.condition.value) for gpu in listed(inventory)] == [

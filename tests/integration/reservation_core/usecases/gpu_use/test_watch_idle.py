@@ -353,24 +353,24 @@ async def test_only_a_warned_job_is_kept_and_only_by_its_owner(world: World, use
             await keep(uow, stranger, job_id, None, world.clock.now())
 
 
-async def test_a_keep_between_the_look_and_the_end_is_not_overrun(
-    world: World, use: Use, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("change", "asked"), [(keep, (None,)), (extend, (MINUTE, None, LONGEST))])
+async def test_a_change_between_the_look_and_the_end_is_not_overrun(
+    world: World, use: Use, monkeypatch: pytest.MonkeyPatch, change: Any, asked: tuple[Any, ...]
 ) -> None:
     await rule(world)
     job_id = await world.ran(duration=7200)
     await use.pass_minutes(12)
-    assert await use.look() == WARNED
-    await use.pass_minutes(5)
-    carry_out = use.watch._carry_out
+    if change is keep:
+        assert await use.look() == WARNED
+        await use.pass_minutes(5)
 
-    async def keep_first(verdicts: Any) -> Any:
+    async def change_first(verdicts: Any) -> Any:
         async with world.uow() as uow:
-            await keep(uow, world.who, job_id, None, world.clock.now())
-        return await carry_out(verdicts)
+            await change(uow, world.who, job_id, *asked, world.clock.now())
+        return await IdleWatch._carry_out(use.watch, verdicts)
 
-    monkeypatch.setattr(use.watch, "_carry_out", keep_first)
-    assert await use.look() == NOTHING
-    assert (await world.row(job_id)).status is JobStatus.RUNNING
+    monkeypatch.setattr(use.watch, "_carry_out", change_first)
+    assert (await use.look(), (await world.row(job_id)).status) == (NOTHING, JobStatus.RUNNING)
 
 
 async def test_the_most_specific_rule_counts(world: World, use: Use) -> None:

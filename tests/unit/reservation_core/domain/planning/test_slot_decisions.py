@@ -4,15 +4,19 @@ import gc
 from dataclasses import replace
 from datetime import datetime
 
+import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from reservation_core.domain.model import GpuCondition
+from reservation_core.domain.model import GpuCondition, ReservationKind
 from reservation_core.domain.plan import Commitment, PlannedSlot, Start, Waiting
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.slot_decisions import LAPSED, UNUSABLE, late_starts, plan_slots
 from reservation_core.domain.planning.start_decisions import plan_starts
 from reservation_core.domain.planning.wait_estimates import estimate_waits
+from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules, Scope
+from reservation_core.domain.policy.quota_book import QuotaBook
+from reservation_core.domain.policy.rules import Holding
 from tests.examples import ledger_examples
 from tests.unit.reservation_core.domain.planning.worlds import (
     MINUTE,
@@ -191,6 +195,16 @@ def test_a_late_start_is_told_and_lasts_as_long_as_nobody_comes_after_it() -> No
     (start,) = plan_starts(state, at(9), ALL)
     assert (start.start, start.end) == (at(9), at(17))
     assert late_starts(state, at(9)) == []
+
+
+@pytest.mark.parametrize(("most", "end"), [(2, 19), (1, 15)])
+def test_a_late_start_lasts_no_longer_than_its_slot_where_a_quota_says_so(most: int, end: int) -> None:
+    """Its owner's next job was promised another GPU from the end of that slot on."""
+    state = state_with_slots(slot(1, 0, 5, 15), slot(2, 1, 15, 25), waiting=(job(1), job(2)), cards=2)
+    state.set_quotas(QuotaBook(Policy([PolicyRule(Scope(), Rules(max_gpus=most))]), {0: "ann"}))
+    state.note_held([Holding("job-2", ReservationKind.JOB, "ann", None, "h100", 1, at(15), at(25), planned=True)])
+    start, *_ = plan_starts(state, at(9), ALL)
+    assert (start.id, start.end) == ("job-1", at(end))
 
 
 def test_who_is_about_to_be_started_in_its_slot_is_not_late() -> None:

@@ -105,6 +105,12 @@ def test_hostile_paths_can_not_be_fetched(path: str) -> None:
     assert fault_of_fetched(["a", "a"]) is not None
 
 
+def test_a_link_that_goes_up_later_is_told_where_it_may() -> None:
+    fault = fault_of_entry(link("a/b", "c/../x"))
+    assert fault is not None
+    assert "`..` at its beginning only" in fault
+
+
 PARTS = st.sampled_from(["a", "b", "A", "é", "e\u0301", "..", "."])
 PATHS = st.lists(PARTS, min_size=1, max_size=4).map("/".join)
 ENTRIES = st.lists(
