@@ -20,6 +20,7 @@ from fastapi import FastAPI
 from starlette.routing import Route, WebSocketRoute
 
 from api_service.app import create_app
+from api_service.web.page_list import WEB_ROUTES
 from reservation_core.domain.model import Role
 from reservation_core.domain.sync.frames import framed
 from reservation_core.ports.jobs.unknown_pods import UnknownPod
@@ -296,10 +297,12 @@ async def test_every_page_says_503_and_works_again(shared: tuple[Server, SignInW
         if (method, route.path) not in PAGES_WITHOUT_DATABASE
     ]
 
+    parts = {route.path: {"HX-Request": "true"} for route in WEB_ROUTES if route.part_of is not None}
+
     async def send(method: str, path: str, **fields: str) -> httpx.Response:
         query = "?topics=job:" + server.things["job_id"] if path == "/live" else ""
         sent = form | fields if method == "POST" else None
-        return await client.request(method, server.address(path) + query, data=sent)
+        return await client.request(method, server.address(path) + query, data=sent, headers=parts.get(path))
 
     server.proxy.answer(sqlstate)
     for which in routes:
