@@ -20,6 +20,7 @@ from reservation_core.domain.notices.kinds import KIND_MEANINGS, NoticeChannel, 
 from reservation_core.domain.policy.limits import Scope
 from reservation_core.domain.policy.rule_words import scope_text
 from reservation_core.domain.time_words import rfc3339
+from reservation_core.usecases.people.notice_targets import sends_mail
 
 _REFUSALS = (400, 403, 409, 412, 413, 422)
 _NAMED = 5
@@ -150,10 +151,8 @@ async def _refused(visit: Visit, problem: RestProblemError) -> Response:
 
 
 async def _sends_mail(visit: Visit) -> bool:
-    """Whether the server has a mail server, as far as is known."""
     async with visit.services.runtime.uow() as uow:
-        routes = await uow.notices.routes()
-    return routes is None or routes.mail
+        return await sends_mail(uow)
 
 
 async def _tokens(visit: Visit) -> list[TokenOut]:

@@ -100,14 +100,20 @@ async def try_out(uow: UnitOfWork, principal: Principal, target_id: str, ids: Id
     return delivery
 
 
+async def sends_mail(uow: UnitOfWork) -> bool:
+    """Whether there is a mail server, as far as is known."""
+    routes = await uow.notices.routes()
+    return routes is None or routes.mail
+
+
 async def _check_reachable(uow: UnitOfWork, channel: NoticeChannel, address: str) -> None:
     """Raise UnreachableTargetError where no notification could arrive, as far as that shows without a connection."""
+    if channel is NoticeChannel.EMAIL:
+        if not await sends_mail(uow):
+            raise UnreachableTargetError(NO_MAIL)
+        return
     routes = await uow.notices.routes()
     if routes is None:
-        return
-    if channel is NoticeChannel.EMAIL:
-        if not routes.mail:
-            raise UnreachableTargetError(NO_MAIL)
         return
     parts = urlsplit(address)
     rules = egress_rules(routes.allow, public=routes.public)

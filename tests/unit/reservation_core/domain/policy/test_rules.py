@@ -119,6 +119,11 @@ def test_advice_on_a_request_over_the_limit_works(kind: ReservationKind, held: i
     assert found.detail.endswith(f"Ask for {advice}.")
 
 
+def test_of_a_limit_of_none_nothing_smaller_is_advised() -> None:
+    [found] = check(asked(), policy_of(max_gpus=0), NOTHING_HELD, minute(0))
+    assert found.detail.endswith("Ask an administrator for more.")
+
+
 def test_every_broken_rule_is_told_at_once_and_says_what_to_do() -> None:
     policy = policy_of(
         max_gpus=1, max_duration=timedelta(hours=1), min_notice=timedelta(hours=3), max_open_bookings=0, priority=0
