@@ -34,8 +34,9 @@ def show_idle_session(system: CheckedSystem, home: Path) -> None:
         say("")
         _run(system, home, "events", left)
         _check_audit_log(system, left)
-        wanted = {("idle", left), ("ended", left)}
-        texts = system.wait_until(lambda: _texts(received, wanted), "notifications of the warning and the end arrive")
+        # All that is sent: what came once nobody listens any more would be tried again for minutes.
+        wanted = [("idle", left), ("ended", left), ("ended", following)]
+        texts = system.wait_until(lambda: _texts(received, wanted), "notifications of the warning and the ends arrive")
         for text in texts:
             say("a notification arrived at the webhook:")
             for line in text.splitlines():
@@ -107,10 +108,10 @@ def _token(home: Path) -> str:
     return (home / "admin-token").read_text(encoding="ascii").strip()
 
 
-def _texts(received: list[Any], wanted: set[tuple[str, str]]) -> list[str] | None:
+def _texts(received: list[Any], wanted: list[tuple[str, str]]) -> list[str] | None:
     """The texts of these notifications, by kind and job, once all are there."""
     texts = {(one["kind"], (one["reservation"] or {}).get("id")): one["text"] for one in received}
-    return [texts[key] for key in sorted(wanted, reverse=True)] if wanted <= texts.keys() else None
+    return [texts[key] for key in wanted] if texts.keys() >= {*wanted} else None
 
 
 @contextmanager

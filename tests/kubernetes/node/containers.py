@@ -104,6 +104,7 @@ class ProcessContainer:
         self._folder = folder
         self._process: asyncio.subprocess.Process | None = None
         self._output: FileIO | None = None
+        self._reading: asyncio.Task[None] | None = None
         self._adopted: set[int] = set()
         self._env = {"PATH": os.environ["PATH"], "HOME": str(folder), "HOSTNAME": hostname}
         for variable in spec.get("env") or []:
@@ -148,16 +149,18 @@ class ProcessContainer:
         """A first process that ends takes the others with it, as the end of a PID namespace does."""
         assert self._process is not None
         assert self._output is not None
-        reading = asyncio.create_task(self._read(self._output))
+        if self._reading is None:  # who is cancelled here may wait once more
+            self._reading = asyncio.create_task(self._read(self._output))
         try:
             code = await self._process.wait()
         finally:
             self.kill()
             self._reaper.forget(self._process.pid)
             await self._process.wait()  # also of one that is abandoned: nothing of it may outlive the event loop
-            with contextlib.suppress(TimeoutError):  # a process that left the group may hold the pipe open
-                async with asyncio.timeout(_DRAINED_WITHIN_S):
-                    await reading
+            _, open_still = await asyncio.wait({self._reading}, timeout=_DRAINED_WITHIN_S)
+            if open_still:  # by a process that left the group
+                self._reading.cancel()
+                await asyncio.wait({self._reading})
         self.log.close()
         return 128 - code if code < 0 else code
 
