@@ -108,7 +108,7 @@ class SessionsServer(threading.Thread):
 
     async def _open(self) -> None:
         self._server = await serve(
-            self._handle,
+            self._serve_one,
             "127.0.0.1",
             self._port,
             process_request=self._request,
@@ -166,7 +166,7 @@ class SessionsServer(threading.Thread):
         if self.terminal_key:
             response.headers["Gpu-Dev-Terminal"] = self.terminal_key
 
-    async def _handle(self, connection: ServerConnection) -> None:
+    async def _serve_one(self, connection: ServerConnection) -> None:
         assert connection.request is not None
         url = urlsplit(connection.request.path)
         query = parse_qs(url.query)
