@@ -81,7 +81,8 @@ def overview_of(client: GpuDevClient) -> Overview:
 
 def _quotas(client: GpuDevClient, types: Iterable[str]) -> list[LimitOut]:
     """Each quota once, for any type and for these. All of them hold for bookings, those of jobs as well."""
-    start = parse_time("now", local_now(), None)
+    # A booking begins on a whole minute. What ended in this one is still in its sum, but not in the next one's.
+    start = parse_time("in 1m", local_now(), None)
     found = {
         (limit.rule, limit.scope): limit
         for gpu_type in (None, *types)

@@ -23,6 +23,7 @@ class Server:
 
     def __init__(self) -> None:
         self.asked: list[str | None] = []
+        self.starts: list[datetime] = []
         self.policy = self
         self.bookings = SimpleNamespace(calendar=lambda **_: [])
 
@@ -34,6 +35,7 @@ class Server:
 
     def explain(self, request: ExplainRequest) -> Any:
         self.asked.append(request.gpu_type)
+        self.starts.append(datetime.fromisoformat(str(request.start)))
         scopes = ["default", *([] if request.gpu_type is None else [f"gpu_type:{request.gpu_type}"])]
         return SimpleNamespace(limits=[LimitOut(rule="max_gpus", value=2, used=1, scope=scope) for scope in scopes])
 
@@ -43,6 +45,12 @@ def test_quotas_of_held_types_are_asked_for_up_to_five_and_shown_once() -> None:
     seen = overview_of(cast("GpuDevClient", server))
     assert server.asked == [None, *TYPES[:5]]
     assert [quota.scope for quota in seen.quotas] == ["default", *(f"gpu_type:{name}" for name in TYPES[:5])]
+
+
+def test_what_has_ended_in_this_minute_does_not_count() -> None:
+    server, now = Server(), datetime.now(UTC)
+    overview_of(cast("GpuDevClient", server))
+    assert all(now < start <= datetime.now(UTC) + timedelta(minutes=1) for start in server.starts)
 
 
 def test_an_end_is_said_once_for_a_job_whose_gpus_are_idle() -> None:
