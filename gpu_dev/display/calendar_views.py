@@ -133,9 +133,9 @@ SLOT: "View[FreeSlotOut]" = View(
     name=lambda slot: f"{slot.gpu_type} {slot.start:%Y-%m-%dT%H:%MZ}",
     columns=(
         Column("TYPE", lambda slot: slot.gpu_type),
-        Column("START FROM", lambda slot: minute(slot.start)),
-        Column("UP TO", lambda slot: minute(slot.latest_start)),
-        Column("FIRST END", lambda slot: minute(slot.end)),
+        Column("EARLIEST START", lambda slot: minute(slot.start)),
+        Column("LATEST START", lambda slot: minute(slot.latest_start)),
+        Column("EARLIEST END", lambda slot: minute(slot.end)),
     ),
     empty="Nothing free in that time. Try a longer --to, another --type, fewer --gpus or a shorter --for.",
 )

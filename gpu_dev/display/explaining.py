@@ -251,9 +251,9 @@ def _while_idle(job: Job) -> list[str]:
 
 
 def _over_quota(job: Job) -> list[str]:
-    others = f"or others for {job.project} " if job.project else ""
+    others = f", or other jobs for {job.project}," if job.project else ""
     return [
-        f"It starts when others of yours {others}have ended: gpu-dev list shows yours.",
+        f"It starts when enough of your other jobs{others} have ended: gpu-dev list",
         f"Don't need it any more? gpu-dev cancel {job.id}",
     ]
 
@@ -288,6 +288,6 @@ def _while_full(job: Job, types: Sequence[TypeSummary]) -> list[str]:
             start = expected_start(job)
             if one.next_free_at is not None and (start is None or one.next_free_at < start):
                 advice.append(f"The next {one.gpu_type} becomes free about {local_time(one.next_free_at)}.")
-    advice.append("A shorter --for may fit into a gap before the jobs ahead start.")
+    advice.append("A shorter --for may fit into an earlier gap.")
     advice.append("All waiting jobs: gpu-dev queue")
     return advice

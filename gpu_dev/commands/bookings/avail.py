@@ -23,7 +23,7 @@ def avail(
     ctx: typer.Context,
     start: Annotated[str | None, typer.Option("--from", help="From when (default: now).")] = None,
     end: Annotated[str | None, typer.Option("--to", help="Until when (default: 7 days later).")] = None,
-    step: Annotated[str, typer.Option(help="In steps of this length.")] = "1h",
+    step: Annotated[str, typer.Option(help="In steps of this length; a table joins steps to fit the terminal.")] = "1h",
     gpu_type: Annotated[str | None, typer.Option("--type", "-t", help="Only this type.")] = None,
     zone: Annotated[
         str | None, typer.Option("--time-zone", "-z", help="The time zone of times without offset.")

@@ -67,7 +67,7 @@ def usage(
         *((USAGE_COST,) if found.total.costs else ()),
     )
     view = replace(USAGE_LINE, columns=(*USAGE_LINE.columns, *more))
-    put(show_list([*found.items, replaced(found.total, key="altogether")], view, Format.TABLE))
+    put(show_list([*found.items, replaced(found.total, key="total")], view, Format.TABLE))
     put(f"From {slot_words(found.start, found.end)}\n")
 
 

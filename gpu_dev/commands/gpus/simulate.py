@@ -79,7 +79,7 @@ def simulate(
 ) -> None:
     """Show how long jobs would have waited with more nodes, in another order, or under other rules.
 
-    The server lets the jobs run through its own planner in virtual time, once as today and once changed. Without
+    The server plans the jobs again in virtual time, once as today and once with the changes. Without
     --trace these are your jobs of the last 90 days; administrators simulate everybody's.
     """
     asked = _jobs(trace, history, gpus, node_size)

@@ -37,7 +37,7 @@ Disk = Annotated[
     typer.Option(
         "--disk",
         metavar="NAME",
-        help="A disk, at /disks/NAME below $GPU_DEV_DISK_FOLDER; `NAME:/path` elsewhere, `NAME:ro` to only read.",
+        help="A disk, at $GPU_DEV_DISK_FOLDER/disks/NAME; `NAME:/path` elsewhere, `NAME:ro` to only read.",
     ),
 ]
 NoHome = Annotated[
@@ -82,7 +82,7 @@ Array = Annotated[
 ]
 Preemptible = Annotated[
     bool,
-    typer.Option("--preemptible", help="Use free GPUs beside all quotas, and give them back when others need them."),
+    typer.Option("--preemptible", help="Use free GPUs outside all quotas, and give them back when others need them."),
 ]
 MinRuntime = Annotated[
     str | None, typer.Option("--min-runtime", metavar="TIME", help="Keep the GPUs for at least this long, such as 30m.")

@@ -95,6 +95,4 @@ async def lock_owner(uow: UnitOfWork, job_id: str) -> None:
 def not_permitted(broken: list[RuleBreach]) -> NotPermittedError:
     """Build the refusal."""
     reasons = " ".join(rule.detail for rule in broken)
-    return NotPermittedError(
-        f"The policy does not allow this. {reasons} `gpu-dev policy list` shows the rules for you.", broken
-    )
+    return NotPermittedError(f"{reasons} `gpu-dev policy list` shows the rules for you.", broken)

@@ -184,7 +184,7 @@ def _past_job(past: PastJob, allowance: timedelta) -> TraceJob | None:
 
 _START = (
     "The simulation starts with all GPUs free and no GPU-hours used; "
-    "jobs keep their submission time, whatever they wait."
+    "jobs keep their submission time, however long they wait."
 )
 
 

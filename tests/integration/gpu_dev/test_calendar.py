@@ -109,14 +109,14 @@ def test_a_job_runs_in_a_booking_and_is_counted(system: System) -> None:
 
     eventually_sync(counted)
     assert system.cli("usage", "-o", "csv").stdout.splitlines()[1].startswith("alice,")
-    assert "altogether" in system.cli("usage", "--by", "gpu_type").stdout
+    assert "total" in system.cli("usage", "--by", "gpu_type").stdout
     assert "COST" not in system.cli("usage").stdout
     priced = system.cli("policy", "set", "default", "cost_per_gpu_hour=7200000EUR", who="admin")
     assert (priced.returncode, "no price" in priced.stderr) == (2, True)
     assert system.cli("policy", "set", "default", "cost_per_gpu_hour=720000EUR", who="admin").returncode == 0
     table = system.cli("usage").stdout
     assert re.search(r" COST$", table, re.MULTILINE)
-    assert len(re.findall(r"^(?:alice|altogether) .* [\d,]+\.\d\d EUR$", table, re.MULTILINE)) == 2
+    assert len(re.findall(r"^(?:alice|total) .* [\d,]+\.\d\d EUR$", table, re.MULTILINE)) == 2
     assert system.cli("usage", "-o", "csv").stdout.splitlines()[0].endswith(",cost_EUR,utilised,memory_peak")
     rehearsed = system.cli("explain", "-g", "2", "-d", "30m").stdout
     assert "It costs about 720,000.00 EUR for its whole duration." in rehearsed
@@ -168,7 +168,7 @@ def test_a_job_is_for_a_project(system: System) -> None:
     eventually_sync(is_held_back)
     told = system.cli("explain", second).stdout
     assert "(project vision)" in told
-    assert "others for vision" in told
+    assert "other jobs for vision" in told
     assert "vision" in system.cli("queue", "-o", "wide").stdout
     # The first is given back, and the second starts.
     system.cli("cancel", job_id)
