@@ -62,7 +62,7 @@ KIND_MEANINGS: Mapping[NoticeKind, str] = {
     NoticeKind.MAINTENANCE: "A maintenance window affects a job or booking.",
     NoticeKind.IDLE: "The GPUs of a job are idle.",
     NoticeKind.PREEMPTED: "A job gave its GPUs back and waits again.",
-    NoticeKind.GPU_HEALTH: "A GPU of a job is quarantined; for administrators: any GPU is, or is slow.",
+    NoticeKind.GPU_HEALTH: "A GPU of a job is quarantined. Administrators: any GPU is quarantined or slow.",
     NoticeKind.DIGEST: "Once a week: what a project of yours held, used and wasted, and what would have been enough.",
 }
 """What each kind says, for people who choose."""

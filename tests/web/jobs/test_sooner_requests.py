@@ -21,7 +21,7 @@ async def test_a_click_puts_a_sooner_request_into_the_form(
     await expect(verdict).not_to_contain_text("Would start sooner")
     await page.get_by_label("For at most").fill("2h")
     await expect(verdict).to_contain_text("Place in the queue for any type: 1.")
-    await expect(verdict).to_contain_text("Its likely start is not known yet.")
+    await expect(verdict).to_contain_text("It may start sooner; its likely start is not known yet.")
     await expect(verdict).to_contain_text("Would start sooner")
     await expect(verdict.get_by_role("listitem").filter(has_text="For 1 h")).to_contain_text("now")
     await assert_accessible(page)

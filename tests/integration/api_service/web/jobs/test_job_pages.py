@@ -87,7 +87,7 @@ async def test_an_array_is_submitted_and_shows_its_elements(
     assert "No element has this status" in words(await browser.get(f"{path}?elements=failed"))
     element = words(await browser.get(f"{path}.3"))
     assert f"3 of {path.rpartition('/')[2]}" in element
-    assert "0 of 150 over" in words(await browser.get("/jobs"))
+    assert "0 of 150 ended" in words(await browser.get("/jobs"))
     assert 'value="0-149%8"' in await browser.get(f"/submit?again={path.rpartition('/')[2]}")
     part = await browser.client.get(f"{path}/elements", headers={"HX-Request": "true"})
     assert part.status_code == 200

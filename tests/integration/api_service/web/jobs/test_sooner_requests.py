@@ -41,7 +41,7 @@ async def test_pages_say_that_estimates_are_switched_off(lab: Lab, browsing: Sig
 
 async def test_a_likely_start_is_said_to_be_unknown_where_one_may_come(lab: Lab, browsing: SignedIn) -> None:
     """It never does within a booking, for what fits nowhere, and while a quota holds the job back."""
-    unknown = "Its likely start is not known yet."
+    unknown = "It may start sooner; its likely start is not known yet."
     made = await booked_now(lab.alice, gpus=1, gpu_type="h100", duration="PT3H")
     await lab.jobs(gpus=3, gpu_type="h100", duration="PT2H")
     browser = await browsing("alice")

@@ -65,7 +65,7 @@ async def test_the_rules_for_oneself_are_shown_the_most_specific_first(
     found = [int(word) for word in shown.split() if word.isdigit()]
     assert found == [37, 32, 34, 36, 31]
     assert "you, h100" in shown
-    assert "its limits on GPUs at once, GPU-hours and open bookings apply beside yours" in shown
+    assert "its limits on GPUs at once, GPU-hours and open bookings apply in addition to yours" in shown
     asked = list[object]()
     send = RestCalls.send
 
