@@ -281,7 +281,7 @@ AFFECTED: "View[AffectedOut]" = View(
     columns=(
         Column("ID", lambda one: one.id),
         Column("USER", lambda one: one.user),
-        Column("WHAT BECOMES OF IT", becomes),
+        Column("EFFECT", becomes),
         Column("ENDS", lambda one: local_time(one.ends_at)),
     ),
     empty="It affects no job and no booking.",

@@ -22,9 +22,7 @@ WorkingDir = Annotated[str | None, typer.Option("--working-dir", help="The worki
 Priority = Annotated[
     int | None, typer.Option("--priority", help="Jobs of higher priority go first (above 0: administrators).")
 ]
-Booking = Annotated[
-    str | None, typer.Option("--booking", "-b", help="On the GPUs of this booking of yours: its id or title.")
-]
+Booking = Annotated[str | None, typer.Option("--booking", "-b", help="Use the GPUs of this booking: its id or title.")]
 Project = Annotated[str | None, typer.Option("--project", "-p", help="For this project (in a booking: the booking's).")]
 Secret = Annotated[
     list[str] | None,
@@ -93,14 +91,14 @@ EndSignal = Annotated[
 ]
 Cpus = Annotated[
     float | None,
-    typer.Option("--cpus", help="CPUs on each node (default, and the most in a booking: the share that its GPUs are)."),
+    typer.Option("--cpus", help="CPUs on each node (default: in proportion to its GPUs; in a booking at most that)."),
 ]
 Memory = Annotated[
     str | None,
     typer.Option(
         "--memory",
         metavar="SIZE",
-        help="Memory on each node, such as 64Gi (default, and the most in a booking: the share).",
+        help="Memory on each node, such as 64Gi (default: in proportion to its GPUs; in a booking at most that).",
     ),
 ]
 Shm = Annotated[

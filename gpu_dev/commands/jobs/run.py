@@ -313,7 +313,7 @@ def run_in_foreground(
                     say(f"{job.id} goes on. Its output: gpu-dev logs -f {job.id}   End it: gpu-dev cancel {job.id}")
                 case Interrupted.CANCEL:
                     client.cancel(job.id)
-                    say(f"{job.id} is cancelled; what it has goes back as soon as it is gone.")
+                    say(f"{job.id} is cancelled. Its GPUs become free when it has ended.")
                 case choice:
                     assert_never(choice)
             return ExitCode.TERMINATED if terminated else ExitCode.INTERRUPTED

@@ -157,7 +157,7 @@ def give(
     rename_to: Annotated[str | None, typer.Option("--as", metavar="NEW", help="Its name from then on.")] = None,
     user: OfUser = None,
 ) -> None:
-    """Give a disk that no job has to another user, also one of a disabled user (administrators)."""
+    """Give a disk to another user, also a disabled user's disk (administrators). No job may have it."""
     fields = {"owner": to} if rename_to is None else {"owner": to, "name": _checked(rename_to)}
     with client_for(ctx) as client:
         disk = client.disks.change(_checked(name), make_request(DiskChange, fields, owner="--to"), user)
@@ -217,7 +217,10 @@ def clone(
         str | None, typer.Option("--snapshot", metavar="S", help="Clone what was on it when this snapshot was taken.")
     ] = None,
     size: Annotated[
-        str | None, typer.Option("--size", metavar="SIZE", help="How much fits on the clone; by default as much.")
+        str | None,
+        typer.Option(
+            "--size", metavar="SIZE", help="How much fits on the clone (default: as much as on the original)."
+        ),
     ] = None,
 ) -> None:
     """Create a disk that begins with what is on another one, or with one of its snapshots."""

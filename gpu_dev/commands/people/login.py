@@ -49,7 +49,7 @@ def login(
         str | None, typer.Option(metavar="FILE", help=f"The token's file (default: {DEFAULT_SERVICE_ACCOUNT_TOKEN}).")
     ] = None,
     server_id: Annotated[
-        str | None, typer.Option(help="The name that the server has for itself, if it is not its address.")
+        str | None, typer.Option(help="The server's own name, if it differs from its address.")
     ] = None,
 ) -> None:
     """Sign in with a token, or get a token with credentials of AWS, OIDC or Kubernetes.

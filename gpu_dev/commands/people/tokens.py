@@ -183,7 +183,9 @@ def _named_ones(chosen: Sequence[str], good: Mapping[str, "TokenOut"]) -> str:
     children = _made_with(chosen, good)
     it = "it" if len(chosen) == 1 else "them"
     too = f" Tokens that were made with {it} are revoked, too: {_in_words(children, good)}." if children else ""
-    return f"Revoke {_in_words(chosen, good)}? What uses {it} is refused at once, and browser sessions end.{too}"
+    return (
+        f"Revoke {_in_words(chosen, good)}? Programs that use {it} are refused at once, and browser sessions end.{too}"
+    )
 
 
 def _made_with(chosen: Sequence[str], good: Mapping[str, "TokenOut"]) -> list[str]:

@@ -24,7 +24,7 @@ def run_in_terminal(client: GpuDevClient, request: JobSubmit) -> int:
 
     def cancel(job_id: str) -> None:
         client.cancel(job_id)
-        say(f"{job_id} is cancelled; what it has goes back as soon as it is gone.")
+        say(f"{job_id} is cancelled. Its GPUs become free when it has ended.")
 
     session = replace(request, workload=replace(request.workload, command=[]))
     job = wait_for_start(client, submit_session(client, session, cancel), cancel)

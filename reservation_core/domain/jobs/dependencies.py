@@ -10,7 +10,7 @@ from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.jobs.asked_dependencies import DependencyState, DependencyWhen
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reason, ReasonCode, Reservation
 
-RELEASED = Reason(ReasonCode.SUBMITTED, "It waits for other jobs no longer, and will be planned in a moment.")
+RELEASED = Reason(ReasonCode.SUBMITTED, "It no longer waits for other jobs, and will be planned in a moment.")
 
 UNKNOWN_START = "Its start is not known yet."
 

@@ -56,7 +56,7 @@ def refused(line: Sequence[Budget], asked_us: int, now: datetime) -> RuleBreach 
             return RuleBreach(
                 OVER,
                 f"The budget of token {budget.token_id} ended at {moment_text(budget.until)}: nothing more can be"
-                " submitted, booked or extended with it. Use another token, or ask whoever made this one for another.",
+                " submitted, booked or extended with it. Use another token, or ask its creator for another.",
             )
         if asked_us > budget.left_us:
             until = "" if budget.until is None else f" until {moment_text(budget.until)}"

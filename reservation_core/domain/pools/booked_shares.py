@@ -41,8 +41,8 @@ def share_too_small(booking_id: str, share: Share) -> Reason:
     """The reason of a job in a booking of which too few nodes are large enough for it, and available."""
     return Reason(
         ReasonCode.LARGER_THAN_ANY_NODE,
-        f"It asks for {share_words(share)} on each node. Of the nodes of {booking_id}, too few are available of which "
-        "its GPUs are so large a part. If that lasts, cancel it, and submit it again with less.",
+        f"It asks for {share_words(share)} on each node. Too few available nodes of {booking_id} have "
+        "that much for its GPUs. If that lasts, cancel it, and submit it again with less.",
     )
 
 

@@ -37,7 +37,7 @@ def test_tokens(system: System) -> None:
     secret = made.stdout.strip()
     [laptop] = ids(made.stderr)
     [cron] = ids(system.cli("tokens", "create", "--name", "cron", GPU_DEV_TOKEN=secret).stderr)
-    question = f"Revoke laptop ({laptop})? What uses it is refused at once, and browser sessions end."
+    question = f"Revoke laptop ({laptop})? Programs that use it are refused at once, and browser sessions end."
     declined(system, "tokens", "revoke", "laptop", asks=(question, f"made with it are revoked, too: cron ({cron})."))
     declined(
         system,
