@@ -125,7 +125,7 @@ def _refuse_workload(booking: Booking, event: WorkloadRefused) -> Decision:
     """Keep the booking: its owner can still start another job in it."""
     if booking.status is not BookingStatus.ACTIVE or booking.why.code is BookingReason.WORKLOAD_REFUSED:
         return booking, ()
-    command = f"gpu-dev run --booking {booking.id} -- COMMAND"
+    command = f"gpu-dev run --booking {booking.id} --gpus 1 --for 1h -- COMMAND"
     advice = f"Start a job in it (`{command}`), or cancel it so that others can use its GPUs."
     # Details of maintenance stay, such as where the booking continues.
     kept = booking.why.detail.removeprefix(f"The slot runs until {_timestamp(booking.span.end)}.")

@@ -85,7 +85,7 @@ def _describe(occurrence: NoticedEvent, about: NotifiedReservation) -> tuple[str
             if about.is_job:
                 until = _format(_time(occurrence.data, "ends_at") or about.ends_at)
                 return f"{_named(about)} runs, until {until} at the latest.", None
-            advice = f"Run jobs in it: `gpu-dev run --booking {about.id} -- COMMAND`."
+            advice = f"Run jobs in it: `gpu-dev run --booking {about.id} --gpus 1 --for 1h -- COMMAND`."
             return f"{_named(about)} has begun; it ends {_at('ends_at', occurrence, about)}.", advice
         case NoticeKind.ENDING_SOON:
             command = "gpu-dev extend" if about.is_job else "gpu-dev book extend"
@@ -180,7 +180,7 @@ def _describe_booking(
             return happened, "Ask again if you still need it."
         case NoticeKind.NO_SHOW:
             by = _format(_time(occurrence.data, "release_at") or about.release_at)
-            command = f"gpu-dev run --booking {about.id} -- COMMAND"
+            command = f"gpu-dev run --booking {about.id} --gpus 1 --for 1h -- COMMAND"
             advice = f"Start something in it (`{command}`), or cancel it so that others can use the GPUs."
             unused = f"Nothing uses {_named(about, begins=False)}."
             return f"{unused} It is released at {by} unless something starts in it.", advice
