@@ -180,8 +180,11 @@ def _after_end(job: Job) -> list[str]:
             | ReasonCode.ELEMENTS_FAILED
             | ReasonCode.OUT_OF_MEMORY
         ):
-            less = ["Submit it again with a smaller batch or more GPUs."] if code is ReasonCode.OUT_OF_MEMORY else []
-            return [f"Its output: gpu-dev logs {job.id}", *less]
+            more = {
+                ReasonCode.OUT_OF_MEMORY: ["Submit it again with a smaller batch or more GPUs."],
+                ReasonCode.ELEMENTS_FAILED: [f"Which failed: gpu-dev list --elements {job.id} --status failed"],
+            }
+            return [f"Its output: gpu-dev logs {job.id}", *more.get(code, ())]
         case ReasonCode.CANCELLED_BY_USER | ReasonCode.CANCELLED_BY_ADMIN | ReasonCode.ELEMENTS_CANCELLED:
             return [f"The user and the time: gpu-dev events {job.id}"]
         case ReasonCode.DURATION_REACHED:

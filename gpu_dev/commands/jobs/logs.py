@@ -43,7 +43,7 @@ def logs(
     ] = None,
 ) -> None:
     """Print a job's output. Lines of a job on several nodes begin with their rank in brackets, those of an array with
-    the index of their element."""
+    the index of their element. `NAME.3` is element 3 alone."""
     if follow and attempt is not None:
         raise UsageError("--follow goes from one attempt to the next. Leave --attempt out, or --follow.")
     with client_for(ctx) as client:

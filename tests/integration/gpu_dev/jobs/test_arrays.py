@@ -33,6 +33,7 @@ def test_elements_run_with_their_indexes_and_the_array_is_one_job(system: System
     assert system.cli("logs", "--follow", array_id).stdout == whole
     listed = json.loads(system.cli("list", "--elements", array_id, "-o", "json").stdout)["items"]
     assert [one["id"] for one in listed] == [f"{array_id}.{index}" for index in range(4)]
+    assert f"Which failed: gpu-dev list --elements {array_id} --status failed" in system.cli("explain", array_id).stdout
     failed = json.loads(system.cli("list", "--elements", array_id, "--status", "failed", "-o", "json").stdout)["items"]
     assert [(one["id"], one["element"]["index"], one["exit_code"]) for one in failed] == [(f"{array_id}.2", 2, 1)]
     events = json.loads(system.cli("events", array_id, "-o", "json").stdout)["items"]
