@@ -30,8 +30,9 @@ _SUBJECTS = {
 }  # fmt: skip
 _LEAD = """# REST calls
 
-Every call with an example. [REST](rest.md) says what they have in common; `/docs` on a server has their fields and all
-answers. Calls under `/v1` also need the header `Authorization: Bearer TOKEN`, and those with a body the header
+Every call with an example. [REST](rest.md) says what they have in common, and has the
+[WebSockets](rest.md#websockets-into-a-job); `/docs` on a server has their fields and all answers.
+Calls under `/v1` also need the header `Authorization: Bearer TOKEN`, and those with a body the header
 `Content-Type: application/json`. A test records the examples from a server; `…` in them is text left out. This page is
 generated: `make reference` writes it.
 """
