@@ -22,7 +22,10 @@ async def test_nothing_is_said_at_first(browsing: SignedIn) -> None:
     root = await browsing("root")
     page = words(await root.get("/admin/policy"))
     assert "everybody may use all GPUs" in page
-    assert "Rules for everybody" in words(await root.get("/admin/policy/default"))
+    of_all = words(await root.get("/admin/policy/default"))
+    assert "Rules for everybody" in of_all
+    assert "less specific" not in of_all, "nothing is less specific than the rules for everybody"
+    assert "the next less specific scope" in words(await root.get("/admin/policy/gpu_type:h100"))
 
 
 async def test_a_rule_is_tried_said_changed_and_dropped(
