@@ -3,7 +3,7 @@ import { element } from "./dialog.js";
 
 const REST_MS = 10_000; // between two pictures that nobody asked for: each reads the calendar
 
-/** The list keeps the value that is sent; its label becomes the slider's. */
+/** The list keeps the value that is sent, unless it is the whole request's; its label becomes the slider's. */
 function slide(select) {
   const range = element("input", "");
   const words = element("output", "");
@@ -15,6 +15,7 @@ function slide(select) {
   words.htmlFor = range.id;
   const tell = () => {
     select.selectedIndex = Number(range.value);
+    select.disabled = range.value === range.max;
     words.textContent = select.selectedOptions[0].textContent;
     range.setAttribute("aria-valuetext", words.textContent);
   };

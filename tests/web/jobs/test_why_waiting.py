@@ -141,6 +141,12 @@ async def test_a_form_that_would_wait_has_the_picture_and_takes_over_less(
     await expect(page.locator(".lane .bar-of.slot.likely")).to_have_count(4)
     gpus, answer = page.get_by_role("slider", name="GPUs"), page.locator("#what-if")
     await expect(gpus).to_have_attribute("aria-valuetext", "4 GPUs")
+    length = page.get_by_role("slider", name="For")
+    for typed in ("2h", "1h"):
+        await page.get_by_label("For at most").fill(typed)
+        await expect(length).to_have_attribute("aria-valuetext", typed.replace("h", " h"))
+        assert await length.input_value() == await length.get_attribute("max"), "nothing smaller was asked for"
+        await expect(answer).to_be_empty()
     await gpus.press("ArrowLeft")
     await expect(answer).to_contain_text("With 3 GPUs for 1 h it would start about")
     await expect(page.locator(".lane .bar-of.asked")).to_have_count(1)
