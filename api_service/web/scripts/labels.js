@@ -73,19 +73,22 @@ function placeLine({ entries: line, covered }, { left, right }) {
     const behind = covered.filter((slot) => slot.right > at.right).map((slot) => Math.max(slot.left, at.right));
     const ahead = covered.filter((slot) => slot.left < at.left).map((slot) => Math.min(slot.right, at.left));
     const after = Math.min(line[number + 1]?.at.left ?? right, ...behind) - at.right - 2 * GAP;
-    const [room, where] = bestPlace(one, at.left - Math.max(taken, ...ahead) - 2 * GAP, after);
+    const before = at.left - Math.max(taken, ...ahead) - 2 * GAP;
+    let [room, where] = bestPlace(one, before, after);
+    let width = wanted;
     taken = at.right;
-    if (label.querySelector(".what") !== null) {
-      if (wanted > room) title.classList.add("short");
-      else if (where !== "within") title.classList.add(where);
-    } else {
+    if (wanted > room) {
       const whole = label.textContent;
-      const short = wanted > room ? shortened(whole, room) : whole;
-      if (short === null) return unnamed.push([Number.parseInt(entry.style.gridRowStart, 10) - 1, entry, neighbourOf(line, number)]);
-      if (short !== whole) Object.assign(label, { textContent: short }).dataset.whole = whole;
-      if (where !== "within") title.classList.add(where);
+      const several = label.querySelector(".what") !== null;
+      const short = several ? label.firstChild.data : shortened(whole, room);
+      width = short === null ? Infinity : measure.measureText(short).width;
+      if (several) [room, where] = bestPlace({ room: one.room, wanted: width }, before, after);
+      if (width > room) return unnamed.push([Number.parseInt(entry.style.gridRowStart, 10) - 1, entry, neighbourOf(line, number)]);
+      if (several) title.classList.add("short");
+      else Object.assign(label, { textContent: short }).dataset.whole = whole;
     }
-    if (title.classList.contains("beside")) taken = at.right + wanted + GAP;
+    if (where !== "within") title.classList.add(where);
+    if (where === "beside") taken = at.right + width + GAP;
   });
   return unnamed.filter(([, , neighbour]) => neighbour !== undefined);
 }

@@ -53,6 +53,16 @@ async def test_free_counts_are_read_to_the_minute(people: People, system: WebSys
     await screenshot(alice.page, "calendar-month")
 
 
+async def test_a_short_entry_at_the_end_makes_a_week_no_wider_than_its_room(people: People, system: WebSystem) -> None:
+    first = day(70)
+    booked(system, "bob", first + timedelta(days=6, hours=23), 1, node="titan")
+    page = (await people("alice")).page
+    await opened(page, first)
+    await expect(page.locator(".ec-event.others")).to_be_visible()
+    main = page.locator("#calendar .ec-main")
+    assert await main.evaluate("(main) => main.scrollWidth - main.clientWidth") == 0
+
+
 async def test_small_entries_are_merged_and_cards_have_everything(
     people: People, system: WebSystem, screenshot: Screenshot
 ) -> None:

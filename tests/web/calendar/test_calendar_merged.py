@@ -18,6 +18,8 @@ SETTINGS = {"GPU_DEV_LOCAL_GPUS": "titan=h100:10;rhea=a100:2"}
 FIRST = day(10)
 DAYS, EACH = 5, 70
 ALONE = "the only one there"
+_CUT = """() => [...document.querySelectorAll("#calendar .ec-event-title .label")]
+  .filter((label) => label.scrollWidth > label.clientWidth + 1).map((label) => label.innerText)"""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session", autouse=True)
@@ -59,6 +61,7 @@ async def test_the_numbers_are_exact_and_lead_to_the_bookings(
     ):
         await opened(page, query)
         await eventually(lambda: _all_shown(page, DAYS * EACH + 1))
+        assert await page.evaluate(_CUT) == [], query
         assert await page.locator("#calendar-crowded").is_hidden()
     await opened(page, "view=week&by=type")
     await expect(page.locator("#calendar .ec-event.mine:not(.merged)", has_text="the only")).to_have_count(1)
