@@ -168,14 +168,15 @@ async def test_on_a_phone_what_explains_a_page_is_read_without_scrolling_sideway
     assert box is not None
     assert box["x"] >= 0
     assert box["x"] + box["width"] <= 390
-    # The last step of a running job is what it does now.
-    await page.goto(f"/jobs/{things['job_id']}")
-    steps = page.locator(".of-life li")
-    await expect(steps).to_have_count(3)
-    life, last = await page.locator(".of-life").bounding_box(), await steps.last.bounding_box()
-    assert life is not None
-    assert last is not None
-    assert last["y"] + last["height"] <= life["y"] + life["height"]
+    # The last step of a running job is what it does now, that of another one is how it ended.
+    for job, count_of_steps in ((things["job_id"], 3), (things["over"], 5)):
+        await page.goto(f"/jobs/{job}")
+        steps = page.locator(".of-life li")
+        await expect(steps).to_have_count(count_of_steps)
+        life, last = await page.locator(".of-life").bounding_box(), await steps.last.bounding_box()
+        assert life is not None
+        assert last is not None
+        assert last["y"] + last["height"] <= life["y"] + life["height"]
 
 
 async def test_on_a_phone_tab_goes_to_nothing_out_of_sight(people: People, things: dict[str, str]) -> None:
