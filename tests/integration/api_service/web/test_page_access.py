@@ -2,6 +2,7 @@
 
 import re
 from itertools import product
+from typing import Any
 
 import httpx
 import pytest
@@ -10,12 +11,28 @@ from api_service.web.page_list import WEB_ROUTES
 from api_service.web.routing import PageAccess
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.bookings import calendars
+from tests.integration.api_service.callers import submitted
 from tests.integration.api_service.web.browsing import words
 from tests.integration.api_service.web.conftest import SignedIn
 
 _STREAMS = {"/live", "/jobs/{job_id}/log"}
+_SHARE, _ELEMENTS = "/jobs/{job_id}/shares/{user}/end", "/jobs/{job_id}/elements"
+_LACKS = {"job": {_SHARE, _ELEMENTS}, "array": {_SHARE}, "booking": set[str]()}
+"""Pages that the thing of a test does not have even for its owner: it is shared with nobody, or is no array."""
 FOR_ANYBODY = {"/sign-in", "/sign-in/start", "/sign-in/done"}
 _PART = re.compile(r"\{(\w+)(?::\w+)?\}")
+
+
+async def _job_with_graph(client: httpx.AsyncClient, **more: Any) -> str:
+    """A job that waits for another one."""
+    first = await submitted(client)
+    after = await submitted(client, after=[{"job": first["id"]}], **more)
+    return str(after["id"])
+
+
+async def _booking(client: httpx.AsyncClient) -> str:
+    booking = (await client.post("/v1/bookings", json=calendars.asked(gpus=1))).raise_for_status().json()
+    return str(booking["id"])
 
 
 def test_only_the_sign_in_is_for_anybody() -> None:
@@ -55,32 +72,31 @@ async def test_no_form_is_taken_that_no_page_of_theirs_has_made(browsing: Signed
     assert (await root.client.get("/jobs")).status_code == 200  # nor has any signed them out
 
 
-@pytest.mark.parametrize("kind", ["job", "booking"])
+@pytest.mark.parametrize("kind", _LACKS)
 async def test_what_is_somebody_elses_is_not_there(
     browsing: SignedIn, runtime: Runtime, alice: httpx.AsyncClient, kind: str
 ) -> None:
     await calendars.add_nodes(runtime, node1=("h100", 4))
-    if kind == "job":
-        answer = await alice.post("/v1/jobs", json={"gpus": 1, "duration": 60, "workload": {}})
-    else:
-        answer = await alice.post("/v1/bookings", json=calendars.asked(gpus=1))
-    thing = answer.json()["id"]
-    bob = await browsing("bob")
+    more = {"array": {"size": 2}} if kind == "array" else {}
+    thing = await _booking(alice) if kind == "booking" else await _job_with_graph(alice, **more)
+    name = "{booking_id}" if kind == "booking" else "{job_id}"
+    bob, owner = await browsing("bob"), await browsing("alice")
     token = await bob.token("/jobs")
-    tried = 0
+    tried, lacks = 0, set()
     for route in WEB_ROUTES:
-        if f"{{{kind}_id}}" in route.path:
+        if name in route.path:
             tried += 1
-            address = _PART.sub("alice", route.path.replace(f"{{{kind}_id}}", thing))
+            address = _PART.sub("alice", route.path.replace(name, thing))
             sent = {"csrf_token": token, "by": "1h", "title": "mine", "start": "2030-01-01T00:00", "duration": "1h"}
             sent |= {"port": "8888"}
-            answer = await bob.client.request(
-                route.method,
-                address,
-                data=sent if route.method != "GET" else None,
-                headers={"HX-Request": "true"} if route.part_of else {},
-            )
+            headers = {"HX-Request": "true"} if route.part_of else {}
+            data = sent if route.method != "GET" else None
+            answer = await bob.client.request(route.method, address, data=data, headers=headers)
             assert answer.status_code == 404, (route.method, route.path, answer.status_code)
+            if route.method == "GET" and route.path not in _STREAMS:
+                own = await owner.client.get(address, headers=headers)
+                lacks |= {route.path} if own.status_code == 404 else set()
+    assert lacks == _LACKS[kind]
     assert tried >= 3
 
 
@@ -96,11 +112,7 @@ async def test_parts_of_pages_lead_to_their_pages(
 ) -> None:
     """Opened in a browser, everything that is HTML is a whole page, or leads to one."""
     await calendars.add_nodes(runtime, node1=("h100", 4))
-    things = {
-        "job_id": (await alice.post("/v1/jobs", json={"gpus": 1, "duration": 60, "workload": {}})).json()["id"],
-        "booking_id": (await alice.post("/v1/bookings", json=calendars.asked(gpus=1))).json()["id"],
-        "node": "node1",
-    }
+    things = {"job_id": await _job_with_graph(alice), "booking_id": await _booking(alice), "node": "node1"}
     root = await browsing("root")
     for route in (route for route in WEB_ROUTES if route.method == "GET" and route.path not in _STREAMS):
         path = _PART.sub(lambda part: things.get(part[1], "x"), route.path)
