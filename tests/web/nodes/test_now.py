@@ -1,8 +1,12 @@
 """Now and Queue in a browser: they keep up with others without a reload, and are used by mouse and by keyboard."""
 
 import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import pairwise
 from typing import Any
 
+import pytest
 from playwright.async_api import Page, expect
 
 from tests.web.browser import assert_accessible
@@ -103,22 +107,33 @@ async def test_without_scripts_everything_is_there(people: People) -> None:
     await expect(page.get_by_role("link", name="Submit a job")).to_be_visible()
 
 
-async def test_on_a_phone_gpus_out_of_use_are_counted_beside_the_others(people: People, system: WebSystem) -> None:
-    root = await people("root", viewport={"width": 390, "height": 844})
+@pytest.fixture
+def out_of_use(system: WebSystem) -> Iterator[None]:
+    """All of rhea and a GPU of titan are out of use."""
     rest = system.rest("root")
-    rest.post("/v1/nodes/rhea/cordon", json={"reason": "new fans"}).raise_for_status()
-    rest.post("/v1/nodes/titan/gpus/3/quarantine", json={"reason": "It fell off the bus"}).raise_for_status()
+    with ExitStack() as undone:
+        rest.post("/v1/nodes/rhea/cordon", json={"reason": "new fans"}).raise_for_status()
+        undone.callback(lambda: rest.post("/v1/nodes/rhea/uncordon").raise_for_status())
+        rest.post("/v1/nodes/titan/gpus/3/quarantine", json={"reason": "It fell off the bus"}).raise_for_status()
+        undone.callback(lambda: rest.post("/v1/nodes/titan/gpus/3/release").raise_for_status())
+        yield
+
+
+@pytest.mark.usefixtures("out_of_use")
+async def test_on_a_phone_gpus_out_of_use_are_counted_beside_the_others(people: People) -> None:
+    root = await people("root", viewport={"width": 390, "height": 844})
     await root.page.goto("/now")
     for gpu_type, count in (("a100", 2), ("h100", 1)):
         row = root.page.locator("#now-types tr").filter(has=root.page.get_by_role("link", name=gpu_type, exact=True))
         out = row.locator('td[data-label="Out of use"]')
         await expect(out).to_be_visible()
         await expect(out).to_have_text(str(count))
-        boxes = [await row.locator(f'td[data-label="{name}"]').bounding_box() for name in ("Free", "Out of use", "All")]
-        assert all(box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 390 for box in boxes), boxes
-        assert boxes[1] is not None
-        assert boxes[2] is not None
-        assert boxes[1]["x"] + boxes[1]["width"] <= boxes[2]["x"] or boxes[1]["y"] < boxes[2]["y"], boxes
+        values = [row.locator(f'td[data-label="{name}"]') for name in ("Free", "Others’", "Out of use", "All")]
+        boxes = [box for value in values if (box := await value.bounding_box()) is not None]
+        assert len(boxes) == len(values)
+        assert all(box["x"] >= 0 and box["x"] + box["width"] <= 390 for box in boxes), boxes
+        # In reading order, beside or below each other.
+        for box, following in pairwise(boxes):
+            beside = box["x"] + box["width"] <= following["x"] and box["y"] == following["y"]
+            assert beside or box["y"] + box["height"] <= following["y"], boxes
     await assert_accessible(root.page)
-    rest.post("/v1/nodes/rhea/uncordon").raise_for_status()
-    rest.post("/v1/nodes/titan/gpus/3/release").raise_for_status()
