@@ -70,7 +70,7 @@ _FAINT = """() => {
   });
 }"""
 
-# Hints that a field has no room for, and buttons that touch each other (pairs of arrows are one thing).
+# Hints and choices that a field has no room for, and buttons that touch each other (pairs of arrows are one thing).
 _CROWDED = """() => {
   const pen = document.createElement("canvas").getContext("2d");
   const cut = [...document.querySelectorAll("main input[placeholder]")].filter((field) => field.checkVisibility())
@@ -81,6 +81,13 @@ _CROWDED = """() => {
       const room = field.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight) - cross;
       return pen.measureText(field.placeholder).width > room + 1;
     }).map(({ placeholder }) => `cut: ${placeholder}`);
+  const chosen = [...document.querySelectorAll("main select")].filter((field) => field.checkVisibility())
+    .flatMap((field) => {
+      const { font, paddingLeft, paddingRight } = getComputedStyle(field);
+      pen.font = font;
+      const room = field.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight) - 16; // of its arrow
+      return [...field.options].filter(({ text }) => pen.measureText(text).width > room + 1);
+    }).map(({ text }) => `cut: ${text}`);
   const boxes = [...document.querySelectorAll("main :is(button, a.button)")]
     .filter((shown) => shown.checkVisibility() && !shown.matches(".pair *, .plain, .ec *"))
     .map((shown) => [shown.innerText, shown.getBoundingClientRect()]);
@@ -90,7 +97,7 @@ _CROWDED = """() => {
     .filter(([, b]) => (near(a, b, "top", "bottom") && beside(a, b, "left", "right"))
       || (near(a, b, "left", "right") && beside(a, b, "top", "bottom")))
     .map(([other]) => `${other} touches ${words}`));
-  return [...cut, ...touch];
+  return [...cut, ...chosen, ...touch];
 }"""
 
 
