@@ -25,7 +25,7 @@ export class LogView {
     colourTruly([log]);
     const times = document.getElementById("log-times");
     const showTimes = () => log.classList.toggle("times", times.checked);
-    times.addEventListener("change", showTimes);
+    times.addEventListener("change", () => this.#keepPlace(showTimes));
     showTimes(); // a browser that reloads a page keeps boxes as they were
     log.addEventListener("scroll", () => {
       if (this.isPart) return;
@@ -66,8 +66,19 @@ export class LogView {
     return number < this.first || number > this.last ? null : this.log.children[number - this.first];
   }
 
-  append({ lines, times, first, numbered, anew, rest }) {
+  /** Change what is shown: its end stays in sight where it is followed, else the line that is read. */
+  #keepPlace(change) {
     const place = this.#follow.checked ? null : this.#place();
+    change();
+    if (this.#follow.checked) this.log.scrollTop = this.log.scrollHeight;
+    else this.#scrollBack(place);
+  }
+
+  append(news) {
+    this.#keepPlace(() => this.#take(news));
+  }
+
+  #take({ lines, times, first, numbered, anew, rest }) {
     this.#rest?.remove();
     this.#rest = null;
     if (anew) this.log.replaceChildren();
@@ -82,21 +93,20 @@ export class LogView {
     const missing = this.first - 1;
     this.#leftOut.hidden = missing === 0;
     this.#leftOut.textContent = `${missing === 1 ? "1 line before these is" : `${missing} lines before these are`} not shown: ${this.isNumbered ? "go to one by its number, or download the output" : "download the output to see them"}.`;
-    if (this.#follow.checked) this.log.scrollTop = this.log.scrollHeight;
-    else this.#scrollBack(place);
   }
 
-  /** The first line that the reader sees, as [number, pixels below the top]; null without lines. */
+  /** The first line that the reader sees, whole if there is one, as [number, pixels below the top]; null without lines. */
   #place() {
-    const { top } = this.log.getBoundingClientRect();
+    const { top, bottom } = this.log.getBoundingClientRect();
+    const topOf = (place) => this.log.children[place]?.getBoundingClientRect().top ?? Infinity;
     let [low, high] = [0, this.log.childElementCount];
     while (low < high) {
       const middle = (low + high) >> 1;
       if (this.log.children[middle].getBoundingClientRect().bottom > top) high = middle;
       else low = middle + 1;
     }
-    const line = this.log.children[low];
-    return line === undefined ? null : [this.first + low, line.getBoundingClientRect().top - top];
+    if (topOf(low) < top && topOf(low + 1) < bottom) low += 1;
+    return low === this.log.childElementCount ? null : [this.first + low, topOf(low) - top];
   }
 
   /** Show a place where it was, or the line nearest to it that is left. */

@@ -178,6 +178,10 @@ async def test_find_counts_jumps_and_keeps_up_with_a_log_that_grows(
     await expect(words).to_have_text("1 of 2 lines")
     await expect(page.locator("#log .here")).to_have_text("An ERROR at first")
     await expect(page.locator("#L1")).to_have_class("found here")
+    box, below = await page.locator("#L1").bounding_box(), await page.locator("#L2").bounding_box()
+    assert box is not None
+    assert below is not None
+    assert below["y"] - box["y"] - box["height"] < 1, "what is found moves nothing"
     await seen(page, "#L1")
     ranges = "[...CSS.highlights.get('log-found')].map(String)"
     assert await page.evaluate(ranges) == ["ERROR"]
@@ -299,3 +303,22 @@ async def test_times_of_lines_are_shown_in_the_pages_zone(
     for line in lines:
         assert abs(datetime.fromisoformat(line.partition(" ")[0]) - started) < timedelta(minutes=2)
     assert system.rest("alice").get(f"/v1/jobs/{job}/logs").text == "one\ntwo\n"
+
+
+async def test_times_move_neither_the_end_nor_what_is_read(people: People, system: WebSystem) -> None:
+    """On a phone lines with their times are higher."""
+    job = printing(system, "seq 1 400")
+    await ended(system, job)
+    page = (await people("alice", viewport={"width": 390, "height": 844})).page
+    await page.goto(f"/jobs/{job}")
+    times, follow = page.get_by_label("Times", exact=True), page.get_by_label("Follow")
+    await seen(page, "#L400")
+    await times.check()
+    await seen(page, "#L400")
+    await expect(follow).to_be_checked()
+    await follow.uncheck()
+    await page.evaluate("document.getElementById('L200').scrollIntoView({block: 'start'})")
+    await times.uncheck()
+    await seen(page, "#L200")
+    await times.check()
+    await seen(page, "#L200")
