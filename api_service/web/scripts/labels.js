@@ -1,5 +1,6 @@
 // What does not fit into an entry's bar is written beside it, where nothing else is drawn, or shortened to whole words.
 const GAP = 3;
+const PADDING = 3; // of a bar, see the style sheet
 
 const measure = document.createElement("canvas").getContext("2d");
 
@@ -54,7 +55,7 @@ export function placeLabels(place) {
   if (body === undefined) return [];
   const labels = [...place.querySelectorAll(".ec-event-title .label")];
   for (const label of labels) {
-    label.parentElement.classList.remove("beside", "before", "short");
+    label.parentElement.classList.remove("beside", "before", "short", "tight");
     if (label.dataset.whole !== undefined) label.textContent = label.dataset.whole;
   }
   // All is measured before anything is written: each change between would lay all of it out anew.
@@ -82,9 +83,10 @@ function placeLine({ entries: line, covered }, { left, right }) {
       const several = label.querySelector(".what") !== null;
       const short = several ? label.firstChild.data : shortened(whole, room);
       width = short === null ? Infinity : measure.measureText(short).width;
-      if (several) [room, where] = bestPlace({ room: one.room, wanted: width }, before, after);
+      // A number may take the padding of its bar: to merge it with others costs another drawing of them all.
+      if (several) [room, where] = bestPlace({ room: one.room + 2 * PADDING, wanted: width }, before, after);
       if (width > room) return unnamed.push([Number.parseInt(entry.style.gridRowStart, 10) - 1, entry, neighbourOf(line, number)]);
-      if (several) title.classList.add("short");
+      if (several) title.classList.add("short", ...(where === "within" && width > one.room ? ["tight"] : []));
       else Object.assign(label, { textContent: short }).dataset.whole = whole;
     }
     if (where !== "within") title.classList.add(where);
