@@ -45,8 +45,8 @@ def _column(side: Figures, bookings: int) -> list[tuple[str, str]]:
         *booked,
         ("GPUs", f"{side.gpus:,}"),
         ("Mean wait", wait_text(side.mean_s)),
-        ("Half waited less than", wait_text(side.median_s)),
-        ("Nine of ten less than", wait_text(side.p90_s)),
+        ("Half waited less than", wait_text(max(1, side.median_s))),
+        ("Nine of ten less than", wait_text(max(1, side.p90_s))),
         ("Longest wait", wait_text(side.longest_s)),
         ("Use of GPUs", f"{side.used:.0%}"),
         ("Broken promises", f"{side.broken:,}"),
@@ -55,9 +55,12 @@ def _column(side: Figures, bookings: int) -> list[tuple[str, str]]:
 
 
 def wait_text(seconds: float) -> str:
-    """A time as a table shows it: to the hour beyond a day, to the minute beyond an hour."""
+    """A time as a table shows it: to the hour beyond a day, to the minute beyond an hour; "none" for 0."""
+    if 0 < seconds < 1:
+        return "less than 1s"
     unit = 3600 if seconds >= 86_400 else 60 if seconds >= 3600 else 1
-    return written(timedelta(seconds=round(seconds / unit) * unit))
+    whole = round(seconds / unit) * unit
+    return written(timedelta(seconds=whole)) if whole else "none"
 
 
 def change_text(added: Mapping[str, int], order: str | None, half_life: timedelta | None, *, has_policy: bool) -> str:
@@ -85,8 +88,13 @@ def _nodes_text(added: Mapping[str, int]) -> str:
 def answer_text(change: str, today: Figures, changed: Figures) -> str:
     """The answer in a sentence."""
     before, after = today.mean_s, changed.mean_s
+    waits = f"{change}, jobs would have waited"
+    if not before:
+        as_today = f"{change}, no job would have waited, as today."
+        return f"{waits} {wait_text(after)} on average; today no job waits." if after else as_today
+    if not after:
+        return f"{change}, no job would have waited; today jobs wait {wait_text(before)} on average."
     if abs(before - after) <= ALIKE * max(before, 1.0):
-        return f"{change}, jobs would have waited as long as today: {wait_text(before)} on average."
-    part = abs(before - after) / before if before else 0.0
-    less = f"{part:.0%} {'less' if after < before else 'more'} than" if before else "instead of"
-    return f"{change}, jobs would have waited {wait_text(after)} on average: {less} the {wait_text(before)} of today."
+        return f"{waits} as long as today: {wait_text(before)} on average."
+    part = f"{abs(before - after) / before:.0%} {'less' if after < before else 'more'}"
+    return f"{waits} {wait_text(after)} on average: {part} than the {wait_text(before)} of today."

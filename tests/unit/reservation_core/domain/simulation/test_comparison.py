@@ -114,7 +114,9 @@ class Side:
         (7200, 3600, "jobs would have waited 1h on average: 50% less than the 2h of today."),
         (3600, 7200, "jobs would have waited 2h on average: 100% more than the 1h of today."),
         (3600, 3610, "jobs would have waited as long as today: 1h on average."),
-        (0, 3600, "jobs would have waited 1h on average: instead of the 0s of today."),
+        (0, 3600, "jobs would have waited 1h on average; today no job waits."),
+        (3600, 0, "no job would have waited; today jobs wait 1h on average."),
+        (0, 0, "no job would have waited, as today."),
     ],
 )
 def test_the_answer_is_a_sentence(before: float, after: float, words: str) -> None:
@@ -125,6 +127,8 @@ def test_the_table_has_both_sides() -> None:
     assert table(Side(30), Side(60), bookings=9)[0] == ("Bookings", "7", "7")
     rows = table(Side(30), Side(60))
     assert rows[1] == ("Mean wait", "30s", "1m")
+    assert rows[2] == ("Half waited less than", "1s", "1s")
     assert ("Use of GPUs", "76%", "76%") in rows
     assert wait_text(90_000) == "1d1h"
     assert wait_text(3630) == "1h"
+    assert (wait_text(0), wait_text(0.3)) == ("none", "less than 1s")
