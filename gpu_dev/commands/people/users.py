@@ -62,12 +62,12 @@ def disable(
     """
     with client_for(ctx) as client:
         if not yes:
-            require_known(name, (user.name for user in islice(client.users(), _MOST)), "user", "gpu-dev users list")
-            ended = "running jobs and bookings end" if end else "running jobs and bookings go on"
-            waiting = _waiting(client, name)
-            cancelled = f"waiting jobs and requests are cancelled ({_counted(waiting)}); " if waiting else ""
-            question = f"Disable {name}? Their tokens stop working; {cancelled}{ended}."
-            confirmed(question, yes=yes)
+            users = {user.name: user for user in islice(client.users(), _MOST)}
+            require_known(name, users, "user", "gpu-dev users list")
+            if users[name].disabled_at is None:
+                confirmed(_question(client, name, end=end), yes=yes)
+            elif end:
+                confirmed(f"{name} is disabled already. End the running jobs and bookings of {name}?", yes=yes)
         found = client.disable_user(name, end=end)
     what = "jobs, bookings and requests" if end else "waiting jobs and requests"
     cancelled = f"; {what} cancelled: {found.cancelled}" if found.cancelled else ""
@@ -77,6 +77,13 @@ def disable(
         put(show_list(found.left, LEFT, Format.TABLE))
     if found.left_in_all and not end:
         put(f"End all of it: gpu-dev users disable {name} --end\n")
+
+
+def _question(client: GpuDevClient, name: str, *, end: bool) -> str:
+    ended = "running jobs and bookings end" if end else "running jobs and bookings go on"
+    waiting = _waiting(client, name)
+    cancelled = f"waiting jobs and requests are cancelled ({_counted(waiting)}); " if waiting else ""
+    return f"Disable {name}? Their tokens stop working; {cancelled}{ended}."
 
 
 def _waiting(client: GpuDevClient, name: str) -> int:

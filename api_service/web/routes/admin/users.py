@@ -39,6 +39,15 @@ async def make(visit: Visit) -> Response:
 async def confirm_disable(visit: Visit) -> Response:
     """Explain what disabling a user would do."""
     user = await visit.rest.get(UserOut, f"/v1/users/{visit.path('name')}")
+    if user.disabled_at is not None:
+        return ask(
+            visit,
+            f"End the running jobs and bookings of {user.name}?",
+            (f"{user.name} is disabled already.", "Running jobs end at once, and bookings are cancelled."),
+            fields={"end": "1"},
+            words="End them",
+            back="/admin/users",
+        )
     return ask(
         visit,
         f"Disable {user.name}?",
@@ -60,8 +69,13 @@ async def disable(visit: Visit) -> Response:
     name = visit.path("name")
     query = {"end": visit.form.has("end")}
     disabled = (await visit.rest.call(UserDisabled, "DELETE", f"/v1/users/{name}", query=query)).body
-    more = f" {len(disabled.left)} jobs and bookings of theirs go on." if disabled.left else ""
-    return visit.go("/admin/users", f"{disabled.name} is disabled.{more}")
+    return visit.go("/admin/users", f"{disabled.name} is disabled.{_going_on(disabled.left_in_all)}")
+
+
+def _going_on(left: int) -> str:
+    if left == 0:
+        return ""
+    return " 1 job or booking goes on." if left == 1 else f" {left} jobs and bookings go on."
 
 
 async def enable(visit: Visit) -> Response:

@@ -56,6 +56,8 @@ async def test_a_user_is_made_given_a_token_and_disabled(browsing: SignedIn, peo
     assert done.headers["location"] == "/admin/users"
     assert (await carol.client.get("/jobs")).status_code == 303
     assert "disabled" in words(await root.get("/admin/users"))
+    asked = words(await root.get("/admin/users/carol/disable"))
+    assert ("carol is disabled already." in asked, "Disable carol" in asked) == (True, False)
     again = await root.send("/admin/users/carol/enable")
     assert again.headers["location"] == "/admin/users"
     assert "carol may sign in again" in words(await root.get("/admin/users"))
