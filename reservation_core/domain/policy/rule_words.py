@@ -41,4 +41,5 @@ def most_at_once(limit: int, held: int) -> str:
         return "Ask an administrator for more"
     if limit <= held:
         return f"Ask for another time and at most {counted(limit, 'GPU')}"
-    return f"Ask for at most {counted(limit - held, 'GPU')}"
+    later = f", or for another time and at most {counted(limit, 'GPU')}" if held else ""
+    return f"Ask for at most {counted(limit - held, 'GPU')}{later}"

@@ -107,7 +107,7 @@ def test_who_is_told_to_ask_for_fewer_is_told_how_many() -> None:
     ("kind", "held", "advice"),
     [
         (BOOKING, 0, "at most 4 GPUs"),
-        (BOOKING, 3, "at most 1 GPU"),
+        (BOOKING, 3, "at most 1 GPU, or for another time and at most 4 GPUs"),
         (BOOKING, 4, "another time and at most 4 GPUs"),
         (JOB, 4, "at most 4 GPUs"),
     ],
