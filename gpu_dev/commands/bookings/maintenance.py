@@ -10,7 +10,7 @@ from gpu_dev.display.calendar_views import AFFECTED, WINDOW
 from gpu_dev.display.output import Format, show_list, show_one
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.asking import confirmed
-from gpu_dev.inputs.ids import named_id
+from gpu_dev.inputs.ids import named_id, require_known
 from gpu_dev.inputs.requests import make_request
 from gpu_dev.inputs.slots import window_fields
 from gpu_dev.options import Output, Yes
@@ -83,7 +83,9 @@ def cancel(
         listed = "gpu-dev maintenance list"
         chosen = [named_id(text, "mnt-", names, "maintenance window", listed, whose="") for text in window_ids]
         if not yes:
-            windows = ", ".join(f"{one} ({known[one].reason})" if one in known else one for one in chosen)
+            for window_id in chosen:
+                require_known(window_id, known, "maintenance window", listed)
+            windows = ", ".join(f"{one} ({known[one].reason})" for one in chosen)
             confirmed(f"Cancel {windows}? Jobs and bookings get the GPUs again at once.", yes=yes)
         for window_id in chosen:
             window = client.maintenance.cancel(window_id)

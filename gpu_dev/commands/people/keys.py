@@ -12,7 +12,7 @@ from gpu_dev.display.local_times import local_time
 from gpu_dev.display.output import Column, Format, View, show_list
 from gpu_dev.errors import ApiError, ClientError
 from gpu_dev.inputs.asking import confirmed
-from gpu_dev.inputs.ids import named_id
+from gpu_dev.inputs.ids import named_id, require_known
 from gpu_dev.inputs.public_keys import read_key, read_keys
 from gpu_dev.options import Output, Yes
 from gpu_dev.session import client_for, own_names
@@ -102,7 +102,9 @@ def remove(
         known = list(own_names(client, stored.values()))
         chosen = [named_id(given, "key-", known, "SSH key", "gpu-dev keys list") for given in key_ids]
         if not yes:
-            keys = ", ".join(stored[key_id].name or key_id if key_id in stored else key_id for key_id in chosen)
+            for key_id in chosen:
+                require_known(key_id, stored, "SSH key", "gpu-dev keys list")
+            keys = ", ".join(stored[key_id].name or key_id for key_id in chosen)
             confirmed(f"Remove {keys}? Connections that they opened end within seconds.", yes=yes)
         for key_id in chosen:
             key = client.keys.remove(key_id)

@@ -12,7 +12,7 @@ from gpu_dev.display.meanings import as_epilog
 from gpu_dev.display.output import Column, Format, View, show_list, show_one
 from gpu_dev.errors import ClientError, UsageError
 from gpu_dev.inputs.asking import confirmed
-from gpu_dev.inputs.ids import named_id
+from gpu_dev.inputs.ids import named_id, require_known
 from gpu_dev.inputs.requests import make_request
 from gpu_dev.options import Output, Yes
 from gpu_dev.session import client_for, own_names
@@ -138,7 +138,9 @@ def remove(
         chosen = [_id_of(client, target_id) for target_id in target_ids]
         if not yes:
             stored = {target.id: target.address for target in islice(client.notices.targets(), _MOST)}
-            addresses = ", ".join(f"{stored[one]} ({one})" if one in stored else one for one in chosen)
+            for target_id in chosen:
+                require_known(target_id, stored, "notification address", "gpu-dev notify targets")
+            addresses = ", ".join(f"{stored[one]} ({one})" for one in chosen)
             confirmed(f"Remove {addresses}? Nothing is sent there any more.", yes=yes)
         for target_id in chosen:
             put(f"{client.notices.remove(target_id).id} removed\n")

@@ -98,7 +98,15 @@ def test_dates_of_a_series(system: System) -> None:
     assert (len(left.stdout.splitlines()), "booked" in left.stdout, "confirmed" in left.stdout) == (2, True, False)
 
 
-@pytest.mark.parametrize("words", [("keys", "remove", "desk"), ("notify", "remove", "chat"), ("secret", "delete", "x")])
-def test_nothing_is_asked_about_what_is_not_there(system: System, words: tuple[str, ...]) -> None:
-    done = system.cli(*words)
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("keys remove desk", "keys remove key-zzzz9999", "notify remove chat", "notify remove ntg-zzzz9999"),
+        *("secret delete x", "tokens revoke tok-zzzz9999", "maintenance cancel mnt-zzzz9999", "nodes fence n9"),
+        *("users disable zed", "projects end zed", "pods end zed", "policy remove user:zed"),
+    ],
+)
+def test_nothing_is_asked_about_what_is_not_there(system: System, command: str) -> None:
+    words = command.split()
+    done = system.cli(*words, who="admin")
     assert (done.returncode, words[-1] in done.stderr, "--yes" in done.stderr) == (3, True, False), done.stderr
