@@ -41,7 +41,7 @@ class KnownTypes:
             return
         known = self._seen | policy.gpu_types | self._configured
         raise NoSuchTypeError(
-            f"There is no GPU of type {gpu_type} here.{type_meant(gpu_type, known)} Ask for one of these types, or "
+            f"There is no GPU of type {gpu_type!r} here.{type_meant(gpu_type, known)} Ask for one of these types, or "
             f"for no type to get any: {', '.join(sorted(known))}. An administrator can announce a type before its "
             f"nodes arrive: gpu-dev policy set gpu_type:{gpu_type} max_gpus=8."
         )

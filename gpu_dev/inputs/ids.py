@@ -63,7 +63,7 @@ def resolve_id(text: str, known: Iterable[str], *, among_known: bool = False) ->
         case []:
             bound = f" among your newest {SEARCHED}" if len(searched) == SEARCHED else ""
             raise NoSuchObjectError(
-                f"You have no job with the id or name {text.strip()}{bound}.", next_command="gpu-dev list --all"
+                f"You have no job with the id or name {text.strip()!r}{bound}.", next_command="gpu-dev list --all"
             )
         case [only]:
             return only

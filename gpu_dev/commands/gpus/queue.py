@@ -110,4 +110,5 @@ def _send_again(client: GpuDevClient, chosen: dict[DeadLetterQueueName, list[int
         count = client.redrive(name.value, ids).count
         put(f"{name.value}: {count} sent again\n")
         if ids is not None and count < len(set(ids)):
-            say(f"{name.value}: {len(set(ids)) - count} of the messages named are no longer there.")
+            gone = len(set(ids)) - count
+            say(f"{name.value}: {gone} of the messages named {'is' if gone == 1 else 'are'} no longer there.")

@@ -222,7 +222,7 @@ class Board:
         if name not in self._nodes:
             return Wait(
                 BindObstacle.NO_SUCH_NODE,
-                f"There is no node {word}: none has the label {self._label}={word}, and none is called so.",
+                f"There is no node {word!r}: none has the label {self._label}={word}, and none is called so.",
             )
         return self._nodes[name]
 

@@ -135,7 +135,7 @@ def never_bookable(gpus: Collection[BookableGpu], wanted: Wanted) -> RuleBreach 
     """Why the request never fits these GPUs, or not as they are now; None when it fits at some time."""
     if wanted.node is not None and all(gpu.node != wanted.node for gpu in gpus):
         meant = did_you_mean(wanted.node, {gpu.node for gpu in gpus})
-        detail = f"There is no node {wanted.node} with GPUs.{meant} `gpu-dev nodes` lists the nodes."
+        detail = f"There is no node {wanted.node!r} with GPUs.{meant} `gpu-dev nodes` lists the nodes."
         return RuleBreach("no_such_node", detail)
     candidates = [gpu for gpu in gpus if wanted.node in (None, gpu.node)]
     types = sorted({gpu.gpu_type for gpu in candidates})
@@ -143,7 +143,7 @@ def never_bookable(gpus: Collection[BookableGpu], wanted: Wanted) -> RuleBreach 
     if wanted.gpu_type is not None and wanted.gpu_type not in types:
         return RuleBreach(
             "no_such_type",
-            f"There is no GPU of type {wanted.gpu_type} {where}"
+            f"There is no GPU of type {wanted.gpu_type!r} {where}"
             + (
                 f"; there are: {', '.join(types)}. Choose one of these."
                 if types

@@ -68,7 +68,7 @@ async def schedulability(
     require_service(principal)
     record = await uow.identities.user(user)
     if record is None or record.disabled_at is not None:
-        return UserVerdict(False, f"There is no user {user}, or they are disabled. An administrator can add them.")
+        return UserVerdict(False, f"There is no user {user!r}, or they are disabled. An administrator can add them.")
     held = await uow.entitlements.of_user(record.id, None if pod is None else pod.uid)
     bookings = [entitlement for entitlement in held if gpu_type in (None, entitlement.gpu_type)]
     able = [booking for booking in bookings if booking.gpus - (booking.used if pod is not None else 0) >= gpus]

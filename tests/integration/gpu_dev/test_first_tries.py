@@ -20,8 +20,8 @@ def test_where_nothing_is_ever_free_the_search_says_why(system: System) -> None:
     most = system.cli("book", "slots", "-g64", "-d1h")
     assert most.returncode == 2
     assert "It asks for 64 GPUs on one node, and the largest has" in most.stderr
-    assert "There is no GPU of type h10" in system.cli("book", "slots", "-g1", "-d1h", "-t", "h10").stderr
-    assert "There is no node gamma" in system.cli("book", "slots", "-g1", "-d1h", "--node", "gamma").stderr
+    assert "There is no GPU of type 'h10'" in system.cli("book", "slots", "-g1", "-d1h", "-t", "h10").stderr
+    assert "There is no node 'gamma'" in system.cli("book", "slots", "-g1", "-d1h", "--node", "gamma").stderr
 
 
 def test_the_audit_log_of_a_job_is_found_by_its_name(system: System) -> None:
@@ -241,7 +241,7 @@ def test_another_reason_of_a_cordon_replaces_the_former(system: System) -> None:
     assert len(json.loads(noted.stdout)["items"]) == 2
     assert system.cli("policy", "set", "gpu_type:h200", "max_gpus=3", who="admin").returncode == 0
     elsewhere = system.cli("book", "slots", "-g1", "-d1h", "-t", "h200", "--node", node)
-    assert (elsewhere.returncode, "There is no GPU of type h200 on" in elsewhere.stderr) == (2, True), elsewhere
+    assert (elsewhere.returncode, "There is no GPU of type 'h200' on" in elsewhere.stderr) == (2, True), elsewhere
     quarantined = system.cli("nodes", "quarantine", f"{node}:1", who="admin")
     assert quarantined.returncode == 0, quarantined.stderr
 

@@ -46,7 +46,7 @@ async def test_what_is_told_health_included(cluster: Cluster, start: Starter) ->
     process = await start()
     assert await process.get("/health") == (200, '{"service":"gpu-scheduler","status":"healthy"}')
     await cluster.add(admitted(pod("nowhere-0", "0=nowhere:0")))
-    await cluster.eventually_told("nowhere-0", "NoSuchNode", "There is no node nowhere")
+    await cluster.eventually_told("nowhere-0", "NoSuchNode", "There is no node 'nowhere'")
 
     async def event() -> bool:
         path = f"/apis/events.k8s.io/v1/namespaces/{cluster.namespace}/events"
