@@ -15,6 +15,18 @@ _BOUND = re.compile(r"\b(greater|less) than or equal to (?=-?\d)")
 _BYTES = re.compile(r"\bat (least|most) (\d{7,})$")
 _SUBJECT = re.compile(r"^(?:Input|String|List|Dictionary|Tuple|Data|Value) should ")
 _PLACE = re.compile(r" at line (\d+) column (\d+)")
+_OBJECT = "must be an object, as in {}"
+_PLAIN = {
+    "missing": "is missing",
+    "extra_forbidden": "is not known here; leave it out",
+    **dict.fromkeys(("list_type", "tuple_type"), "must be a list"),
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), _OBJECT),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
+    **dict.fromkeys(("float_type", "float_parsing"), "must be a number"),
+    **dict.fromkeys(("url_parsing", "url_scheme"), "must be an address such as https://gpus.example.org"),
+    "string_type": "must be a string",
+    "time_delta_parsing": "must be a number of seconds or an ISO 8601 duration such as PT4H",
+}
 _FORMS = {
     "^/": "must be a path that begins with /",
     "^[!-~]+$": "must be printable characters without spaces",
@@ -25,28 +37,16 @@ _FORMS = {
 
 def complaint(error: Mapping[str, Any]) -> str:
     """An error as pydantic lists it (`type`, `msg`) as what the field must be."""
+    if plain := _PLAIN.get(error["type"]):
+        return plain
     text = str(error["msg"]).removeprefix("Value error, ")
     match error["type"]:
-        case "missing":
-            return "is missing"
-        case "extra_forbidden":
-            return "is not known here; leave it out"
         case "string_pattern_mismatch" if found := _PATTERN.search(text):
             return _form(found[1])
         case "too_short" | "too_long" if found := _SIZE.match(text):
             return _size(*found.groups())
-        case "list_type":
-            return "must be a list"
         case "json_invalid":
             return f"must be JSON{_json_fault(text)}"
-        case "dict_type" | "model_type" | "model_attributes_type":
-            return "must be an object, as in {}"
-        case "bool_type":
-            return "must be true or false"
-        case "string_type":
-            return "must be a string"
-        case "time_delta_parsing":
-            return "must be a number of seconds or an ISO 8601 duration such as PT4H"
         case _:
             text = _LENGTH.sub(_length, _WHOLE_NUMBER.sub("must be a whole number", text))
             text = _BOUND.sub(lambda bound: "at least " if bound[1] == "greater" else "at most ", text)
@@ -63,6 +63,12 @@ def _json_fault(text: str) -> str:
 def _form(pattern: str) -> str:
     if known := _FORMS.get(pattern):
         return known
+    if pattern.startswith("^https?://"):
+        return "must be an address that begins with https:// or http://"
+    if "]=[" in pattern:
+        return "must be a label, such as team=vision"
+    if "]+@[" in pattern:
+        return "must be an e-mail address"
     if found := _ID.match(pattern):
         return f"must be an id such as {found[1]}-7f3k9q2m"
     if "€" in pattern:

@@ -9,6 +9,7 @@ from typing import TypeVar
 import pydantic
 import pydantic_settings
 
+from reservation_core.domain.complaints import complaint
 from reservation_core.runtime.settings.components import CommonSettings
 from reservation_core.runtime.settings.error import SettingsError
 
@@ -38,18 +39,18 @@ _SERVICE_ADDRESS = re.compile(r"(.*_)?PORT=(tcp|udp|sctp)://.*", re.DOTALL)
 
 def read_settings(settings_type: type[S], environ: Mapping[str, str] = os.environ) -> S:
     """The settings of a program. Raises SettingsError, with a line for each variable that can't be used."""
-    try:
-        settings = settings_type()
-    except pydantic.ValidationError as error:
-        raise SettingsError("\n".join(_problems(settings_type, error))) from error
-    except pydantic_settings.SettingsError as error:
-        # An unreadable source of settings, such as a file as GPU_DEV_SECRETS_DIR.
-        raise SettingsError(f"{error}. Correct the environment and start again.") from error
     mistyped = [
         f"{variable}: {_no_such(meant)}"
         for variable in unknown_variables(environ)
         if (meant := _meant(variable)) is not None
     ]
+    try:
+        settings = settings_type()
+    except pydantic.ValidationError as error:
+        raise SettingsError("\n".join([*mistyped, *_problems(settings_type, error)])) from error
+    except pydantic_settings.SettingsError as error:
+        # An unreadable source of settings, such as a file as GPU_DEV_SECRETS_DIR.
+        raise SettingsError(f"{error}. Correct the environment and start again.") from error
     if mistyped:
         raise SettingsError("\n".join(mistyped))
     return settings
@@ -57,12 +58,12 @@ def read_settings(settings_type: type[S], environ: Mapping[str, str] = os.enviro
 
 def unknown_variables(environ: Mapping[str, str] = os.environ) -> list[str]:
     """The variables with our prefix that no program reads."""
-    names = known_names()
+    names, sections = known_names(), _sections()
     return sorted(
         variable
         for variable, value in environ.items()
         if variable.upper().startswith(PREFIX)
-        and _name(variable) not in names
+        and _name(variable) not in (sections if "__" in variable else names)
         and not _is_of_others(variable.upper().removeprefix(PREFIX), value)
     )
 
@@ -119,8 +120,10 @@ def _name(variable: str) -> str:
 
 def _problems(settings_type: type[CommonSettings], error: pydantic.ValidationError) -> Iterator[str]:
     for problem in error.errors(include_url=False, include_input=False):
-        *sections, name = parts = [str(part).upper() for part in problem["loc"]] or [""]
-        text = problem["msg"]
+        # A number is the place in a list, which is one variable.
+        *sections, name = parts = [part.upper() for part in problem["loc"] if isinstance(part, str)] or [""]
+        text = complaint(problem)
+        text = f"It {text}." if text.startswith(("must ", "is ")) else text
         if problem["type"] == "extra_forbidden":
             known = _names_in(settings_type, sections)
             near = difflib.get_close_matches(name, known, n=1)

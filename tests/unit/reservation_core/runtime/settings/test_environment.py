@@ -9,7 +9,7 @@ from pod_scheduling.runtime.settings.admission import AdmissionSettings
 from pod_scheduling.runtime.settings.scheduler import SchedulerSettings
 from pod_scheduling.runtime.settings.webhook import WebhookSettings
 from reservation_core.domain.pods.pod_environment import JOB_ID_VARIABLE
-from reservation_core.runtime.settings.components import CommonSettings, UpdaterSettings
+from reservation_core.runtime.settings.components import CommonSettings, StandaloneSettings, UpdaterSettings
 from reservation_core.runtime.settings.environment import ELSEWHERE, known_names, read_settings, unknown_variables
 from reservation_core.runtime.settings.error import SettingsError
 
@@ -45,7 +45,7 @@ def test_what_kubernetes_sets_for_services_is_nobodys_mistake(service: str) -> N
     assert unknown_variables({service + name: "tcp://10.0.0.1:8080" for name in names}) == []
 
 
-@pytest.mark.parametrize("name", ["LISTEN_PORT", "HTTP_PORT", "METRICS_PORT", "TEST_LISTEN"])
+@pytest.mark.parametrize("name", ["LISTEN_PORT", "HTTP_PORT", "METRICS_PORT", "TEST_LISTEN", "LISTEN__PORT"])
 def test_what_only_looks_like_an_address_of_a_service_is_said(name: str) -> None:
     assert unknown_variables({f"GPU_DEV_{name}": "8080"}) == [f"GPU_DEV_{name}"]
 
@@ -92,6 +92,26 @@ def test_a_mistyped_name_in_a_section_is_refused(monkeypatch: pytest.MonkeyPatch
 def test_a_mistyped_name_is_refused(name: str, meant: str) -> None:
     with pytest.raises(SettingsError, match=rf"GPU_DEV_{name}: .* Did you mean GPU_DEV_{meant}\?"):
         read_settings(UpdaterSettings, {f"GPU_DEV_{name}": "x"})
+
+
+def test_all_that_is_wrong_is_said_at_once_and_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = {
+        "GPU__TYPS": "There is no such setting. Did you mean GPU_DEV_GPU__TYPES? Correct its name, or remove it.",
+        "JOB_SERVER": "It must be an address that begins with https:// or http://.",
+        "LISTN": "There is no such setting. Did you mean GPU_DEV_LISTEN? Correct its name, or remove it.",
+        "LOCAL_MEMORY": "It must be a number of bytes, or one such as 64Gi.",
+        "LOG_JSON": "It must be true or false.",
+        "SAMPLE_EVERY_S": "It must be a number.",
+        "SMTP__SENDER": "It must be an e-mail address.",
+        "TRACES_URL": "It must be an address such as https://gpus.example.org.",
+        "WARN_BEFORE_S": "It must be a whole number.",
+    }
+    for name in wrong:
+        monkeypatch.setenv(f"GPU_DEV_{name}", "some,thing")
+    with pytest.raises(SettingsError) as refused:
+        read_settings(StandaloneSettings)
+    lines = {f"GPU_DEV_{name}: {text}" for name, text in wrong.items()}
+    assert {*str(refused.value).splitlines()} == lines
 
 
 @pytest.mark.parametrize("name", ["PODS__IMAGE", "TOKENS__X", "NODES__X"])
