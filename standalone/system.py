@@ -18,7 +18,12 @@ from api_service.server import serve
 from availability_updater.update import run_once as update_once
 from gpu_dev.errors import ClientError
 from gpu_dev.server.connection import ADDRESS_FILE, resolve
-from reservation_core.adapters.local.inventory import SIMULATED_LABEL
+from reservation_core.adapters.local.inventory import (
+    SIMULATED_LABEL,
+    BadGpusSettingError,
+    parse_gpus,
+    short_hostname,
+)
 from reservation_core.adapters.postgres.connection.migrating import upgrade
 from reservation_core.adapters.postgres.embedded.abandoned import abandoned_databases
 from reservation_core.adapters.postgres.embedded.errors import EmbeddedPostgresError, GivenUpError
@@ -33,10 +38,12 @@ from reservation_core.runtime.loops.start_waiting import StoppedError, wait_for_
 from reservation_core.runtime.processes.companions import beside
 from reservation_core.runtime.processes.garbage import calm_garbage_collector
 from reservation_core.runtime.processes.shutdown import stop_on_signals
-from reservation_core.runtime.reading.policy_file import take_over
+from reservation_core.runtime.reading.policy_file import read_policy_file, take_over
 from reservation_core.runtime.reading.reading import open_reads
+from reservation_core.runtime.reading.sign_in_file import read_sign_in_file
 from reservation_core.runtime.sealing_keys import ensure_key_file
 from reservation_core.runtime.settings.components import ClusterKind, StandaloneSettings
+from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_expiry.expire import ends_pods
 from reservation_expiry.expire import run_once as expire_once
@@ -57,12 +64,12 @@ async def run_system(settings: StandaloneSettings) -> None:
     Raises AlreadyInUseError, EmbeddedPostgresError, ListenError, MigrationError, ComponentFailedError, StoppedError.
     """
     if not settings.home.exists():
-        _check_addresses(settings)  # before a home is made that nothing will use
+        _check(settings)  # before a home is made that nothing will use
     settings = settings.model_copy(update={"home": make_home(settings.home)})
     lock = FolderLock(settings.home / "lock")
     lock.acquire(f"The home {settings.home}")
     try:
-        _check_addresses(settings)
+        _check(settings)
         server = None if settings.database_url is not None else EmbeddedPostgres(settings.home)
         stop = stop_on_signals(at_once=None if server is None else server.ask_to_stop)
         if server is not None and settings.seal_key_file is None:
@@ -80,8 +87,20 @@ async def run_system(settings: StandaloneSettings) -> None:
         lock.release()
 
 
-def _check_addresses(settings: StandaloneSettings) -> None:
-    """Return where the API can listen, as far as that shows before there is a database. Raises ListenError."""
+def _check(settings: StandaloneSettings) -> None:
+    """Return where addresses, files and GPUs of the settings can be used, as far as that shows without a database.
+
+    Raises ListenError, SettingsError.
+    """
+    if settings.policy_file is not None:
+        read_policy_file(settings.policy_file)
+    if settings.auth.file is not None:
+        read_sign_in_file(settings.auth.file)
+    if settings.local_gpus is not None and settings.cluster is ClusterKind.LOCAL:
+        try:
+            parse_gpus(settings.local_gpus, short_hostname())
+        except BadGpusSettingError as error:
+            raise SettingsError(str(error)) from error
     open_socket(settings.listen).close()
     if settings.metrics_listen is not None:
         open_socket(settings.metrics_listen, "GPU_DEV_METRICS_LISTEN").close()

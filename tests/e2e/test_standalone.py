@@ -221,6 +221,28 @@ def test_an_address_in_use_is_refused_with_what_to_do(tmp_path: Path) -> None:
             system.clear()
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("GPU_DEV_LOCAL_GPUS", "h100:x", "'h100:x' has no count of GPUs"),
+        ("GPU_DEV_POLICY_FILE", "[default]\nmax_gpu = 4", "default.max_gpu: unknown; the fields are max_gpus"),
+        ("GPU_DEV_AUTH__FILE", "[oidc.lab]\nuser = 'x'", "oidc: must be a list."),
+    ],
+)
+def test_a_setting_that_can_not_be_used_is_said_before_anything_is_made(
+    tmp_path: Path, name: str, value: str, said: str
+) -> None:
+    if name.endswith("FILE"):
+        (tmp_path / "file.toml").write_text(value)
+        value = str(tmp_path / "file.toml")
+    system = SystemProcess(tmp_path / "home", forked=True, **{name: value})
+    try:
+        system.launch()
+        assert (system.wait(), said in system.log, system.home.exists()) == (2, True, False), system.log
+    finally:
+        system.clear()
+
+
 def test_a_home_that_can_not_be_used_is_said_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     environment = {**os.environ, "GPU_DEV_HOME": str(tmp_path / "file" / "home"), "GPU_DEV_LISTEN": "127.0.0.1:0"}

@@ -27,6 +27,7 @@ from pydantic import TypeAdapter
 
 from reservation_core.contracts.base import GpuTypeName, ProjectName, UserName
 from reservation_core.contracts.policy import RulesIn
+from reservation_core.domain.complaints import complaint
 from reservation_core.domain.policy.limits import PolicyRule, Scope
 from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.runtime.wiring import Runtime
@@ -48,19 +49,24 @@ async def take_over(runtime: Runtime, path: Path | None) -> None:
     """
     if path is None:
         return
+    raw, rules = read_policy_file(path)
+    async with runtime.uow() as uow:
+        changed = await apply_file(uow, rules, hashlib.sha256(raw).digest(), runtime.clock.now())
+    if changed is not None:
+        _log.info("applied the policy file", file=str(path), scopes_changed=changed)
+
+
+def read_policy_file(path: Path) -> tuple[bytes, list[PolicyRule]]:
+    """The content of a file, and its rules. Raises SettingsError, which names the faulty key."""
     try:
-        raw = path.read_bytes()  # noqa: ASYNC240 - before anything is served
+        raw = path.read_bytes()
     except OSError as error:
         raise SettingsError(
             f"GPU_DEV_POLICY_FILE: {path} can't be read: {error.strerror}. Correct the path."
         ) from error
     if len(raw) > _LARGEST:
         raise SettingsError(f"GPU_DEV_POLICY_FILE: {path} is larger than {_LARGEST} bytes.")
-    rules = parse(raw, str(path))
-    async with runtime.uow() as uow:
-        changed = await apply_file(uow, rules, hashlib.sha256(raw).digest(), runtime.clock.now())
-    if changed is not None:
-        _log.info("applied the policy file", file=str(path), scopes_changed=changed)
+    return raw, parse(raw, str(path))
 
 
 def parse(raw: bytes, source: str) -> list[PolicyRule]:
@@ -114,7 +120,7 @@ def _rule(scope: Scope, fields: Mapping[str, Any], where: str) -> PolicyRule:
         if problem["type"] == "extra_forbidden":
             known = ", ".join(RulesIn.model_fields)
             raise _NoPolicyError(f"{key}: unknown; the fields are {known}.") from error
-        raise _NoPolicyError(f"{key}: {problem['msg']}.") from error
+        raise _NoPolicyError(f"{key}: {complaint(problem)}.") from error
     if rules.order is not None and not scope.has_order:
         raise _NoPolicyError(f"{where}.order: {ORDER_ELSEWHERE}")
     return PolicyRule(scope, rules)

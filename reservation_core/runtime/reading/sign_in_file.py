@@ -31,6 +31,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from reservation_core.domain.complaints import complaint
 from reservation_core.domain.model import Role
 from reservation_core.domain.people.id_tokens import ALGORITHMS, IssuerRules
 from reservation_core.domain.people.sign_in import SignInMethod, SignInRule
@@ -141,7 +142,7 @@ def parse(raw: bytes, source: str) -> SignInFile:
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in problem["loc"])
-        raise SettingsError(f"{source}: {where}: {problem['msg'].removeprefix('Value error, ')}.") from error
+        raise SettingsError(f"{source}: {where}: {complaint(problem)}.") from error
     urls = [issuer.url for issuer in content.issuer]
     if len(set(urls)) != len(urls):
         raise SettingsError(f"{source}: issuer: one address stands twice.")

@@ -41,7 +41,7 @@ def test_what_guides_show_is_read() -> None:
     ("text", "said"),
     [
         ("x = ", "not TOML"),
-        ("[[password]]", "password: Extra inputs"),
+        ("[[password]]", "password: is not known here; leave it out"),
         (ISSUER + ISSUER, "stands twice"),
         (ISSUER.replace("https", "http"), "https address"),
         (ISSUER.replace('["us"]', "[]"), "issuer.0.audiences"),
