@@ -26,7 +26,8 @@ def avail(
     step: Annotated[str, typer.Option(help="In steps of this length; a table joins steps to fit the terminal.")] = "1h",
     gpu_type: Annotated[str | None, typer.Option("--type", "-t", help="Only this type.")] = None,
     zone: Annotated[
-        str | None, typer.Option("--time-zone", "-z", help="The time zone of times without offset.")
+        str | None,
+        typer.Option("--time-zone", "-z", help="The time zone of times without offset (default: this machine's)."),
     ] = None,
     output: Output = Format.TABLE,
 ) -> None:

@@ -11,6 +11,7 @@ from gpu_dev.calls.booking_calls import Reach
 from gpu_dev.commands.bookings.lost_dates import dates_lost
 from gpu_dev.commands.bookings.made_bookings import show_booking, show_made
 from gpu_dev.commands.bookings.possible_slots import check_possible
+from gpu_dev.commands.jobs.job_options import Image, WorkingDir
 from gpu_dev.display.calendar_views import (
     BOOKING,
     BOOKING_DETAILS,
@@ -89,7 +90,7 @@ def create(
     nodes: Nodes = 1,
     node: Node = None,
     title: Annotated[str | None, typer.Option("--title", help="Its purpose.")] = None,
-    project: Annotated[str | None, typer.Option("--project", "-p", help="For this project.")] = None,
+    project: Annotated[str | None, typer.Option("--project", "-p", help="For this project (default: none).")] = None,
     rrule: Series = None,
     skip: Annotated[
         bool, typer.Option("--skip-conflicts", help="Leave out dates of a series that are not available.")
@@ -101,10 +102,8 @@ def create(
     env: Annotated[
         list[str] | None, typer.Option("--env", "-e", metavar="K=V", help="A variable of the command.")
     ] = None,
-    image: Annotated[str | None, typer.Option("--image", help="The command's container image.")] = None,
-    working_dir: Annotated[
-        str | None, typer.Option("--working-dir", help="The working directory of the command.")
-    ] = None,
+    image: Image = None,
+    working_dir: WorkingDir = None,
     zone: Zone = None,
     dry_run: DryRun = False,
     output: OneOutput = None,
@@ -155,7 +154,9 @@ def list_bookings(
     start: Annotated[
         str | None, typer.Option("--from", help="Only bookings that end after this time (default: now).")
     ] = None,
-    end: Annotated[str | None, typer.Option("--to", help="Only bookings that begin before this time.")] = None,
+    end: Annotated[
+        str | None, typer.Option("--to", help="Only bookings that begin before this time (default: all).")
+    ] = None,
     everybody: Annotated[bool, typer.Option("--all", "-a", help="All users' bookings, not only yours.")] = False,
     user: Annotated[str | None, typer.Option(help="Only this user's.")] = None,
     status: Annotated[

@@ -35,7 +35,8 @@ def plan(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the affected jobs and bookings.")] = False,
     yes: Yes = False,
     zone: Annotated[
-        str | None, typer.Option("--time-zone", "-z", help="The time zone of times without offset.")
+        str | None,
+        typer.Option("--time-zone", "-z", help="The time zone of times without offset (default: this machine's)."),
     ] = None,
     output: OneOutput = None,
 ) -> None:

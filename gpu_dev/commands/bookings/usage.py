@@ -40,10 +40,12 @@ def usage(
     start: Annotated[str | None, typer.Option("--from", help="From when (default: a week before --to).")] = None,
     end: Annotated[str | None, typer.Option("--to", help="Until when (default: now).")] = None,
     step: Annotated[
-        str | None, typer.Option("--step", help="Show figures over time, in steps of this length, such as 1d.")
+        str | None,
+        typer.Option("--step", help="Show figures over time, in steps of this length, such as 1d (default: one sum)."),
     ] = None,
     zone: Annotated[
-        str | None, typer.Option("--time-zone", "-z", help="The time zone of times without offset.")
+        str | None,
+        typer.Option("--time-zone", "-z", help="The time zone of times without offset (default: this machine's)."),
     ] = None,
     output: Annotated[UsageFormat, typer.Option("--output", "-o", help="Output format.")] = UsageFormat.TABLE,
 ) -> None:

@@ -51,7 +51,7 @@ def simulate(
         typer.Option(metavar="FILE", help=f"Jobs as CSV with the columns {', '.join(REQUIRED)}; see the guide."),
     ] = None,
     history: Annotated[
-        str | None, typer.Option(metavar="TIME", help="The jobs of the last TIME, such as 90d (default).")
+        str | None, typer.Option(metavar="TIME", help="The jobs of the last TIME, such as 30d (default: 90d).")
     ] = None,
     gpus: Annotated[
         int | None, typer.Option(min=1, help="Run a trace on this many GPUs (default: the server's nodes).")

@@ -42,16 +42,18 @@ def explain_it(
     gpus: Annotated[
         int | None, typer.Option("--gpus", "-g", min=0, help="GPUs on each node, for a new request.")
     ] = None,
-    gpu_type: Annotated[str | None, typer.Option("--type", "-t", help="The type, such as h100.")] = None,
-    nodes: Annotated[int | None, typer.Option("--nodes", "-N", min=1, help="Number of nodes.")] = None,
+    gpu_type: Annotated[str | None, typer.Option("--type", "-t", help="The type, such as h100 (default: any).")] = None,
+    nodes: Annotated[int | None, typer.Option("--nodes", "-N", min=1, help="Number of nodes (default: 1).")] = None,
     duration: Annotated[str | None, typer.Option("--for", "-d", help="Duration: 4h, 90m, 2d.")] = None,
     start: Annotated[
         str | None, typer.Option("--start", "-s", help='A booking\'s start, or "mon 9-17" (default: a job).')
     ] = None,
-    priority: Annotated[int | None, typer.Option("--priority", help="With this priority.")] = None,
-    project: Annotated[str | None, typer.Option("--project", "-p", help="For this project.")] = None,
-    user: Annotated[str | None, typer.Option("--user", help="For this user (administrators).")] = None,
-    zone: Annotated[str | None, typer.Option("--time-zone", "-z", help="The time zone of --start.")] = None,
+    priority: Annotated[int | None, typer.Option("--priority", help="With this priority (default: 0).")] = None,
+    project: Annotated[str | None, typer.Option("--project", "-p", help="For this project (default: none).")] = None,
+    user: Annotated[str | None, typer.Option("--user", help="For this user (administrators; default: you).")] = None,
+    zone: Annotated[
+        str | None, typer.Option("--time-zone", "-z", help="The time zone of --start (default: this machine's).")
+    ] = None,
     output: Output = Format.TABLE,
     again: Watch = False,
 ) -> None:

@@ -17,13 +17,19 @@ Env = Annotated[
     list[str] | None,
     typer.Option("--env", "-e", metavar="K=V", help="An environment variable; `K` alone copies it from this shell."),
 ]
-Image = Annotated[str | None, typer.Option("--image", help="The container image.")]
-WorkingDir = Annotated[str | None, typer.Option("--working-dir", help="The working directory; `.` is the current one.")]
+Image = Annotated[str | None, typer.Option("--image", help="The container image (default: the server's).")]
+WorkingDir = Annotated[
+    str | None,
+    typer.Option("--working-dir", help="The working directory; `.` is the current one (default: a new folder)."),
+]
 Priority = Annotated[
-    int | None, typer.Option("--priority", help="Jobs of higher priority go first (above 0: administrators).")
+    int | None,
+    typer.Option("--priority", help="Jobs of higher priority go first (default: 0; above 0: administrators)."),
 ]
 Booking = Annotated[str | None, typer.Option("--booking", "-b", help="Use the GPUs of this booking: its id or title.")]
-Project = Annotated[str | None, typer.Option("--project", "-p", help="For this project (in a booking: the booking's).")]
+Project = Annotated[
+    str | None, typer.Option("--project", "-p", help="For this project (default: none; in a booking: the booking's).")
+]
 Secret = Annotated[
     list[str] | None,
     typer.Option(
@@ -52,7 +58,10 @@ After = Annotated[
 ]
 Inactivity = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="End the session after nobody was connected for this long, such as 30m."),
+    typer.Option(
+        metavar="TIME",
+        help="End the session after nobody was connected for this long, such as 30m (default: the policy's).",
+    ),
 ]
 Retries = Annotated[
     int | None,
@@ -60,7 +69,7 @@ Retries = Annotated[
         "--retries",
         min=1,
         max=MOST_RETRIES,
-        help="Run it again, at most this many times, after it failed, its node was lost, or others took its GPUs.",
+        help="Run it again, at most so often (default: 0), after it failed, its node was lost, or others took its GPUs.",
     ),
 ]
 Requeue = Annotated[
@@ -120,5 +129,8 @@ TestOnly = Annotated[
     bool, typer.Option("--test-only", help="Only show when it would start, and what would start sooner.")
 ]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until it has ended; exit code 1 unless it succeeded.")]
-Timeout = Annotated[str | None, typer.Option(help="Wait no longer than this (exit code 124); the job goes on.")]
+Timeout = Annotated[
+    str | None,
+    typer.Option(help="Wait no longer than this (exit code 124; default: until it has ended); the job goes on."),
+]
 Tty = Annotated[bool, typer.Option("--tty", help="Run the command in a terminal; its output is not kept for `logs`.")]

@@ -61,7 +61,9 @@ DiskName = Annotated[
     str,
     typer.Argument(metavar="NAME", help="Its name: lower-case letters, digits and `-`."),
 ]
-OfUser = Annotated[str | None, typer.Option("--user", metavar="USER", help="Of this user (administrators).")]
+OfUser = Annotated[
+    str | None, typer.Option("--user", metavar="USER", help="Of this user (administrators; default: you).")
+]
 Size = Annotated[str, typer.Option("--size", metavar="SIZE", help="How much fits on it, such as 100Gi.")]
 
 

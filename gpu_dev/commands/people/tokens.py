@@ -45,13 +45,17 @@ def list_tokens(ctx: typer.Context, output: Output = Format.TABLE) -> None:
 def create(
     ctx: typer.Context,
     name: Annotated[str | None, typer.Option(help="Its purpose.")] = None,
-    user: Annotated[str | None, typer.Option(help="For this user (administrators).")] = None,
-    expires_in: Annotated[str | None, typer.Option(help="Stops working after this time, such as 30d.")] = None,
+    user: Annotated[str | None, typer.Option(help="For this user (administrators; default: you).")] = None,
+    expires_in: Annotated[
+        str | None, typer.Option(help="Stops working after this time, such as 30d (default: with the token in use).")
+    ] = None,
     scopes: Annotated[
         list[TokenScope] | None,
         typer.Option("--scope", help="A scope (may be repeated; default: those of your token)."),
     ] = None,
-    gpu_hours: Annotated[float | None, typer.Option("--gpu-hours", help="Its budget in GPU-hours.")] = None,
+    gpu_hours: Annotated[
+        float | None, typer.Option("--gpu-hours", help="Its budget in GPU-hours (default: no budget).")
+    ] = None,
     until: Annotated[
         str | None, typer.Option("--until", help='The end of the budget: "fri 18:00", 2030-01-31, RFC 3339.')
     ] = None,

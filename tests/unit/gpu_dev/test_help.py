@@ -52,6 +52,13 @@ def test_every_command_has_examples_and_no_other_has() -> None:
     assert {path for name in COMMANDS for path, _ in with_paths(of_name(name), name)} == {*EXAMPLES}
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_every_command_and_group_has_two_examples(name: str) -> None:
+    shown = CliRunner().invoke(app, [name, "-h"], env={"COLUMNS": "200"})
+    examples = shown.stdout.partition("Examples:")[2]
+    assert examples.count("gpu-dev") >= 2, shown.stdout
+
+
 @pytest.mark.parametrize("name", ["up", "psql"])
 def test_commands_that_start_other_programs_have_help_of_their_own(name: str) -> None:
     shown = CliRunner().invoke(app, [name, "-h"])
@@ -90,6 +97,19 @@ def test_values_of_options_are_named_without_types_of_python(path: str) -> None:
     shown = " ".join(parameter.display_type_rich(context) for parameter in command.get_params(context))
     assert not {"str", "bool", "int", "float", "list"} & {*re.findall(r"\w+", shown)}
     assert "<" not in shown
+
+
+def test_options_that_mean_something_where_they_are_left_out_say_what() -> None:
+    words = "time-zone user project priority nodes step image retries limit working-dir"
+    wanted = {f"--{word}" for word in words.split()}
+    checked = set()
+    for path in EXAMPLES:
+        name, *_ = path.split()
+        for option in dict(with_paths(of_name(name), name))[path].params:
+            if (known := wanted & {*option.opts}) and not option.help.startswith(("Only ", "With --all")):
+                checked |= known
+                assert "default" in option.help or option.default is not None, (path, option.opts)
+    assert checked == wanted
 
 
 def test_values_of_options_say_what_can_be_typed() -> None:
