@@ -74,7 +74,8 @@ def cache_folder() -> Path:
 def _send_chunks(calls: FileCalls, root: Path, entries: Sequence[FolderEntry], missing: Sequence[str]) -> None:
     wanted = set(missing)
     total = sum(size for digest, size in dict(chunk_sizes(entries)).items() if digest in wanted)
-    say(f"Sending {_size(total)} of {_size(content_bytes(entries))} in {len(entries)} files and folders …")
+    what = "1 file or folder" if len(entries) == 1 else f"{len(entries)} files and folders"
+    say(f"Sending {_size(total)} of {_size(content_bytes(entries))} in {what} …")
     try:
         for pack in packs(_data(root, entries, wanted)):
             calls.put_chunks(pack)

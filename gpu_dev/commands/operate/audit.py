@@ -65,11 +65,16 @@ Actor = Annotated[str | None, typer.Option(help="Only what this user did; `syste
 Subject = Annotated[
     str | None, typer.Option(help="Only about this: an id, a node, user:NAME, project:NAME, policy:SCOPE.")
 ]
-From = Annotated[str | None, typer.Option("--from", help="Only from this time on.")]
-To = Annotated[str | None, typer.Option("--to", help="Only before this time.")]
-ChainedFrom = Annotated[str | None, typer.Option("--from", help="Only what was chained from this time on.")]
-ChainedTo = Annotated[str | None, typer.Option("--to", help="Only what was chained before this time.")]
-Zone = Annotated[str | None, typer.Option("--time-zone", "-z", help="The time zone of times without offset.")]
+From = Annotated[str | None, typer.Option("--from", help="Only from this time on (default: the first event).")]
+To = Annotated[str | None, typer.Option("--to", help="Only before this time (default: now).")]
+ChainedFrom = Annotated[
+    str | None, typer.Option("--from", help="Only what was chained from this time on (default: the first event).")
+]
+ChainedTo = Annotated[str | None, typer.Option("--to", help="Only what was chained before this time (default: now).")]
+Zone = Annotated[
+    str | None,
+    typer.Option("--time-zone", "-z", help="The time zone of times without offset (default: this machine's)."),
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -188,7 +193,7 @@ def export(
                 put(line)
         else:
             count = _write_whole(file, written)
-            say(f"{count} lines are in {file}.")
+            say(f"{count} {'line is' if count == 1 else 'lines are'} in {file}.")
     if check.head is not None:
         say(f"The last digest, to note elsewhere: {_noted_text(check.head)}")
 

@@ -162,7 +162,9 @@ def _end(array: Reservation, counts: ArrayCounts) -> tuple[JobStatus, Reason]:
     if counts.cancelled:
         detail = f"{counts.cancelled} of {total} elements were cancelled: {_written(counts)}."
         return JobStatus.CANCELLED, Reason(ReasonCode.ELEMENTS_CANCELLED, detail)
-    return JobStatus.SUCCEEDED, Reason(ReasonCode.COMPLETED, f"All {total} elements succeeded.")
+    return JobStatus.SUCCEEDED, Reason(
+        ReasonCode.COMPLETED, f"All {total} elements succeeded." if total != 1 else "Its only element succeeded."
+    )
 
 
 def _words(counts: ArrayCounts) -> dict[str, int]:

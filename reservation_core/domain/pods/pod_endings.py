@@ -158,8 +158,9 @@ def needed_by(reservation_id: str) -> str:
 
 def overbooked(booking_id: str, gpus: int) -> str:
     """Why a pod ends that was admitted to GPUs that others use."""
+    owned = "1 GPU" if gpus == 1 else f"{gpus} GPUs"
     return (
-        f"Its booking {booking_id} has {gpus} GPUs, and pods that began before it use them. Ask for no more at once,"
+        f"Its booking {booking_id} has {owned}, and pods that began before it use them. Ask for no more at once,"
         " or book more."
     )
 

@@ -349,7 +349,7 @@ def _max_open_bookings(q: _Question, limit: int, scope: Scope) -> RuleBreach | N
     advice = "Ask an administrator" if ask_from is None else f"Cancel one, or ask again from {moment_text(ask_from)} on"
     return RuleBreach(
         RuleName.MAX_OPEN_BOOKINGS.value,
-        f"{len(open_bookings)} bookings are open; the limit is {limit} at a time ({scope_text(scope)}). {advice}.",
+        f"Open bookings: {len(open_bookings)}; the limit is {limit} at a time ({scope_text(scope)}). {advice}.",
         ask_from=ask_from,
     )
 

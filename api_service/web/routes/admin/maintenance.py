@@ -12,6 +12,7 @@ from reservation_core.contracts.base import Page
 from reservation_core.contracts.maintenance import MaintenanceOut
 from reservation_core.contracts.nodes import NodeOut
 from reservation_core.domain.bookings.windows import WindowStatus
+from reservation_core.domain.policy.rule_words import counted
 from reservation_core.domain.time_words import rfc3339
 
 
@@ -52,12 +53,13 @@ async def confirm_end(visit: Visit) -> Response:
     nodes = ", ".join(sorted({place.node for place in window.gpus}))
     when = f"{rfc3339(window.start)} to {rfc3339(window.end)}"
     is_planned = window.status is WindowStatus.CONFIRMED
+    gpus = counted(len(window.gpus), "GPU")
     return ask(
         visit,
         "Cancel the maintenance window?" if is_planned else "End the maintenance window?",
         (
             f"The window on {nodes}, {when} ({window.reason}), is {'cancelled' if is_planned else 'over at once'}.",
-            f"Jobs and bookings can then have its {len(window.gpus)} GPUs, even if someone still works on the machine.",
+            f"Jobs and bookings can then have its {gpus}, even if someone still works on the machine.",
         ),
         words="Cancel the window" if is_planned else "End it",
         back="/admin/maintenance",

@@ -179,9 +179,10 @@ async def test_administrators_are_told_too(
     assert (await root.get("/v1/projects/vision")).json()["members"] == []
 
     node = (await root.get("/v1/nodes")).json()["items"][0]["name"]
-    body = {"nodes": [node], "start": rfc3339(at(30)), "duration": "PT2H", "reason": "new fans"}
+    body = {"gpus": [{"node": node, "index": 0}], "start": rfc3339(at(30)), "duration": "PT2H", "reason": "new fans"}
     window = (await root.post("/v1/maintenance", json=body)).json()
     part = await asked(browser, f"/admin/maintenance/{window['id']}/end")
     assert "new fans" in words(part)
+    assert "its 1 GPU, even" in words(part)
     await confirmed(browser, part)
     await browser.get(f"/admin/maintenance/{window['id']}/end", status=404)

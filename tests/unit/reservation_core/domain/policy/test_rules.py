@@ -234,6 +234,8 @@ def test_what_can_be_asked_later_says_when() -> None:
     open_ = tuple(OpenBooking(f"bkg-{n}", "ann", None, "h100", minute(100 * n)) for n in range(1, 4))
     [bookings] = check(asked(), policy_of(max_open_bookings=2), UsageView((), open_), minute(0))
     assert bookings.ask_from == minute(200)
+    [only] = check(asked(), policy_of(max_open_bookings=1), UsageView((), open_[:1]), minute(0))
+    assert only.detail.startswith("Open bookings: 1; the limit is 1 at a time")
 
 
 def test_weeks_and_minutes() -> None:
