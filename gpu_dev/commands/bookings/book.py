@@ -66,7 +66,6 @@ Gpus = Annotated[int, typer.Option("--gpus", "-g", min=1, help="GPUs on each nod
 GpuType = Annotated[str | None, typer.Option("--type", "-t", help="The type, such as h100 (default: any).")]
 Nodes = Annotated[int, typer.Option("--nodes", "-N", min=1, help="Number of nodes.")]
 Node = Annotated[str | None, typer.Option("--node", help="On this node.")]
-
 Series = Annotated[
     str | None,
     typer.Option(

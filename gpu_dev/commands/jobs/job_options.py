@@ -69,7 +69,7 @@ Retries = Annotated[
         "--retries",
         min=1,
         max=MOST_RETRIES,
-        help="Run it again, at most so often (default: 0), after it failed, its node was lost, or others took its GPUs.",
+        help="Run it again, at most so often (default: 0), after it failed, lost its node, or others took its GPUs.",
     ),
 ]
 Requeue = Annotated[
