@@ -198,7 +198,7 @@ class Exchange:
             return UnreachableError(f"{self.server} {error}{other}.")
         asking = f"{self.server} does not answer ({error}). Is it running, and is the address right?"
         if not is_loopback(self.server):
-            return UnreachableError(asking, next_command=f"curl {self.server}/readyz")
+            return UnreachableError(f"{asking} Ask its administrator.")
         if self._source == NO_SOURCE or self._source.endswith(ADMIN_TOKEN):
             return UnreachableError(asking, next_command="gpu-dev up")
         # `up` of a user with a login would start another server, in another folder.
