@@ -9,9 +9,16 @@ from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
+from reservation_core.contracts.bookings import BookingOut
+from reservation_core.contracts.jobs import Job
 from reservation_core.contracts.people import UserDisabled, UserOut
-from reservation_core.domain.model import Role
+from reservation_core.domain.model import BookingStatus, JobStatus, Role
 
+_COUNTED = 1000
+_WAITING_JOBS = frozenset({JobStatus.QUEUED})
+_RUNNING_JOBS = frozenset({JobStatus.STARTING, JobStatus.RUNNING, JobStatus.ENDING})
+_WAITING_BOOKINGS = frozenset({BookingStatus.WAITING, BookingStatus.OFFERED})
+_BOOKED = frozenset({BookingStatus.CONFIRMED, BookingStatus.ACTIVE})
 _COLUMNS: tuple[Column[UserOut], ...] = (
     Column("name", "Name", lambda user: user.name),
     Column("role", "Role", lambda user: user.role),
@@ -48,13 +55,15 @@ async def confirm_disable(visit: Visit) -> Response:
             words="End them",
             back="/admin/users",
         )
+    waiting, running = await _counts(visit, user.name)
     return ask(
         visit,
         f"Disable {user.name}?",
         (
             "Their tokens stop working at once, their browsers are signed out, and nothing new of theirs starts.",
-            "Their jobs in the queue and their requests on the waitlist are cancelled.",
-            "Running jobs and bookings go on, unless you tick the box. No later user can have this name.",
+            f"Jobs in the queue and requests on the waitlist, which are cancelled: {waiting}.",
+            f"Running jobs and bookings, which go on unless you tick the box: {running}.",
+            "No later user can have this name.",
         ),
         boxes=[
             ("end", "End their running jobs and bookings, too", "Otherwise these go on until they end by themselves.")
@@ -62,6 +71,22 @@ async def confirm_disable(visit: Visit) -> Response:
         words=f"Disable {user.name}",
         back="/admin/users",
     )
+
+
+async def _counts(visit: Visit, name: str) -> tuple[str, str]:
+    """How many jobs and bookings of a user wait, and how many run or are booked, counted up to a bound."""
+    jobs = await visit.rest.all(
+        Page[Job], "/v1/jobs", {"user": name, "status": [*_WAITING_JOBS, *_RUNNING_JOBS]}, at_most=_COUNTED
+    )
+    bookings = await visit.rest.all(
+        Page[BookingOut], "/v1/bookings", {"user": name, "status": [*_WAITING_BOOKINGS, *_BOOKED]}, at_most=_COUNTED
+    )
+    waiting = sum(job.status in _WAITING_JOBS for job in jobs) + sum(
+        one.status in _WAITING_BOOKINGS for one in bookings
+    )
+    running = len(jobs) + len(bookings) - waiting
+    more = " or more" if _COUNTED in (len(jobs), len(bookings)) else ""
+    return f"{waiting}{more}", f"{running}{more}"
 
 
 async def disable(visit: Visit) -> Response:

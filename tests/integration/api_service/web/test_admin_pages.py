@@ -51,7 +51,14 @@ async def test_a_user_is_made_given_a_token_and_disabled(browsing: SignedIn, peo
     people.secrets["carol"] = secret
     carol = await browsing("carol")
     assert "carol" in await carol.get("/jobs")
-    assert "stop working at once" in await root.get("/admin/users/carol/disable")
+    rest = {"Authorization": f"Bearer {secret}"}
+    body = {"gpus": 1, "duration": "PT1H", "workload": {"command": ["true"]}}
+    job = await carol.client.post("/v1/jobs", json=body, headers=rest)
+    assert job.status_code == 202, job.text
+    asked = words(await root.get("/admin/users/carol/disable"))
+    assert "stop working at once" in asked
+    assert "Jobs in the queue and requests on the waitlist, which are cancelled: 1." in asked
+    assert "Running jobs and bookings, which go on unless you tick the box: 0." in asked
     done = await root.send("/admin/users/carol/disable")
     assert done.headers["location"] == "/admin/users"
     assert (await carol.client.get("/jobs")).status_code == 303
