@@ -11,6 +11,7 @@ from gpu_dev.display.output import Column, View, amount, as_data, as_json, memor
 from gpu_dev.inputs.durations import format_duration
 from reservation_core.domain.jobs.asked_dependencies import DependencyState, written_dependency
 from reservation_core.domain.model import JobStatus
+from reservation_core.domain.status_words import subject_status
 
 if TYPE_CHECKING:
     # For annotations alone: a command loads the contracts of what it shows.
@@ -376,7 +377,7 @@ LEFT: "View[BelongingOut]" = View(
     columns=(
         Column("ID", lambda thing: thing.id),
         Column("NAME", lambda thing: thing.name or ""),
-        Column("STATUS", lambda thing: thing.status),
+        Column("STATUS", lambda thing: subject_status(thing.id, thing.status)),
         Column("STARTS", lambda thing: local_time(thing.starts_at)),
         Column("ENDS", lambda thing: local_time(thing.ends_at)),
     ),

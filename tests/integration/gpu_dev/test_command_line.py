@@ -202,6 +202,7 @@ def test_who_is_disabled_leaves_what_is_listed_and_one_command_ends_it(system: S
     disabled = system.cli("users", "disable", "dora", "--yes", who="admin")
     assert disabled.returncode == 0, disabled.stderr
     assert "Left: 1" in disabled.stdout
+    assert ("booked" in disabled.stdout, "confirmed" in disabled.stdout) == (True, False)
     assert booking in disabled.stdout
     assert "gpu-dev users disable dora --end" in disabled.stdout
     unasked = system.cli("users", "disable", "dora", "--end", who="admin")
