@@ -103,7 +103,7 @@ def test_dates_of_a_series(system: System) -> None:
     [
         *("keys remove desk", "keys remove key-zzzz9999", "notify remove chat", "notify remove ntg-zzzz9999"),
         *("secret delete x", "tokens revoke tok-zzzz9999", "maintenance cancel mnt-zzzz9999", "nodes fence n9"),
-        *("users disable zed", "projects end zed", "pods end zed", "policy remove user:zed"),
+        *("users disable zed", "projects end zed", "pods end zed"),
     ],
 )
 def test_nothing_is_asked_about_what_is_not_there(system: System, command: str) -> None:
