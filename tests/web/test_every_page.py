@@ -254,10 +254,10 @@ def live_changes(system: WebSystem, things: dict[str, str]) -> Iterator[tuple[st
     system.rest("root").post(f"/v1/jobs/{whole[0]}/cancel").raise_for_status()
     eventually_sync(lambda: system.job(whole[0])["status"] in FINAL)
     ends = system.submit("root", "sleep", "3000", duration=86400, gpu_type="a100")
+    eventually_sync(lambda: system.job(ends)["status"] == "running")  # or it leaves the queue while that is looked at
     for address, shown in (("/queue", "#queue"), ("/jobs", "main table")):
         yield address, lambda: submitted(gpus=4, nodes=2, gpu_type="h100"), shown
     for view in ("view=week&by=type", "view=week&by=node", "view=week&by=card"):
         yield f"/calendar?{view}", booked, "#calendar .ec-event"
     yield f"/bookings/{things['booking_id']}", moved, "main"
-    eventually_sync(lambda: system.job(ends)["status"] == "running")
     yield f"/jobs/{ends}", cancelled, "main"
