@@ -17,6 +17,22 @@ JOBS = 20
 PYTHON = "`python -c 'import ssl, json'`"
 _GPU_DEV = (sys.executable, "-m", "gpu_dev")
 _JOB = ("submit", "--gpus", "4", "--for", "1h", "--", "sleep", "3600")
+_CPU_JOB = (
+    "submit",
+    "-g",
+    "0",
+    "--cpus",
+    "0.5",
+    "--memory",
+    "64Mi",
+    "--retries",
+    "1",
+    "--for",
+    "1h",
+    "--",
+    "sleep",
+    "3600",
+)
 _REQUEST = '{"gpus": 4, "duration": "PT1H", "workload": {"command": ["sleep", "3600"]}}'
 _SLOT = ("book", "create", "--gpus", "1", "--start", "in 1000h", "--for", "1h", "--dry-run")
 _NODE = socket.gethostname().partition(".")[0]
@@ -28,6 +44,7 @@ _COMMANDS = {
     "gpu-dev gpus": ((*_GPU_DEV, "gpus"), 5),
     "gpu-dev status": ((*_GPU_DEV, "status"), 5),
     "gpu-dev submit": ((*_GPU_DEV, *_JOB), 5),
+    "gpu-dev submit --gpus 0 --cpus": ((*_GPU_DEV, *_CPU_JOB), 5),
     "gpu-dev submit --json-file": ((*_GPU_DEV, "submit", "--json-file", "{home}/job.json"), 5),
     "gpu-dev book create": ((*_GPU_DEV, *_SLOT), 5),
     "gpu-dev book create --rrule": ((*_GPU_DEV, *_SLOT, "--rrule", "FREQ=DAILY;COUNT=3"), 5),

@@ -1,6 +1,6 @@
 """Requests that are plainly right, made without their contracts: loading those costs as much as all else."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -9,7 +9,13 @@ from msgspec import Struct
 
 from gpu_dev.wire import CHECKED_HERE
 from gpu_dev.wire.jobs import Workload
+from reservation_core.domain.disks.disk_uses import DiskUse, usual_path
+from reservation_core.domain.disks.disk_uses import fault_of_uses as fault_of_disks
+from reservation_core.domain.jobs.asked_dependencies import fault_of_dependencies
 from reservation_core.domain.jobs.variables import fault_of_variable
+from reservation_core.domain.request_terms import LONGEST_SIGNAL_LEAD, MILLI, fault_of_cpu_job, fault_of_preemption
+from reservation_core.domain.sessions.secret_uses import SecretUse, fault_of_path
+from reservation_core.domain.sessions.secret_uses import fault_of_uses as fault_of_secrets
 from reservation_core.domain.short_durations import LONGEST_DURATION
 
 S = TypeVar("S", bound=Struct)
@@ -71,42 +77,54 @@ def _always(_said: Said) -> bool:
 
 def _is_job(said: Said) -> bool:
     idle: timedelta = said.get("inactivity", _MINUTE)
-    return (
-        idle >= _MINUTE
-        and _has_gpus(said)
-        and not said.keys()
-        & {
-            "secrets",
-            "after",
-            "retries",
-            "array",
-            "preemptible",
-            "min_runtime",
-            "end_signal",
-            "resources",
-            "disks",
-        }
-    )
+    return idle >= _MINUTE and not any(_faults_of_job(said))
 
 
-def _has_gpus(said: Said) -> bool:
-    """Whether a job has GPUs: without, its fields depend on each other."""
-    return said.get("gpus") != 0 and said.get("gpu_type") != "cpu"
+def _faults_of_job(said: Said) -> Iterator[object]:
+    """What is wrong with fields of a job that are right one by one; what is false is no fault."""
+    duration, booking = said["duration"], said.get("booking_id")
+    yield from _faults_of_size(said)
+    yield fault_of_preemption(said.get("preemptible", False), said.get("min_runtime"), duration, booking)
+    yield fault_of_dependencies([dependency.job for dependency in said.get("after", ())])
+    yield "array" in said and (not said["workload"].command or booking)
+    if (signal := said.get("end_signal")) is not None:
+        lead = signal.before or timedelta(minutes=1)
+        yield lead > min(duration, LONGEST_SIGNAL_LEAD)
+    yield from _faults_of_uses(said)
+
+
+def _faults_of_size(said: Said) -> Iterator[object]:
+    """What is wrong with the GPUs, CPUs and memory of a job."""
+    nodes, booking, preemptible = said.get("nodes", 1), said.get("booking_id"), said.get("preemptible", False)
+    yield fault_of_cpu_job(said["gpus"], nodes, said.get("gpu_type"), booking, preemptible=preemptible)
+    if (asked := said.get("resources")) is not None:
+        yield not (asked.cpus or asked.memory or asked.shm)
+        yield asked.cpus and round(asked.cpus * MILLI) / MILLI != asked.cpus
+        yield asked.shm and asked.memory and asked.shm > asked.memory
+
+
+def _faults_of_uses(said: Said) -> Iterator[object]:
+    """What is wrong with the disks and secrets of a job."""
+    secrets = [SecretUse(secret.name, secret.env or None, secret.path or None) for secret in said.get("secrets", ())]
+    for secret in secrets:
+        yield (secret.env is None) == (secret.path is None)
+        yield secret.env and fault_of_variable(secret.env)
+        yield secret.path and fault_of_path(secret.path)
+    yield fault_of_secrets(secrets, said["workload"].env or {})
+    files = [secret.path for secret in secrets if secret.path]
+    disks = [
+        DiskUse(disk.name, disk.path or usual_path(disk.name), disk.read_only is True) for disk in said.get("disks", ())
+    ]
+    yield fault_of_disks(disks, files)
+    yield "array" in said and not all(disk.read_only for disk in disks)
 
 
 def _is_explained(said: Said) -> bool:
-    if not _has_gpus(said):
+    if any(_faults_of_size(said)):
         return False
     if "start" in said:
-        return "instead_of" not in said and _is_slot(said)
-    return "duration" in said and not said.keys() & {
-        "end",
-        "time_zone",
-        "wait",
-        "auto_accept",
-        "recurrence",
-        "resources",
-    }
+        return said["gpus"] != 0 and "instead_of" not in said and _is_slot(said)
+    return "duration" in said and not said.keys() & {"end", "time_zone", "wait", "auto_accept", "recurrence"}
 
 
 def _is_slot(said: Said) -> bool:

@@ -18,7 +18,14 @@ from gpu_dev.wire.jobs import JobSubmit
 from reservation_core.domain.disks.disk_uses import read_use as read_disk
 from reservation_core.domain.jobs.asked_dependencies import read_dependency
 from reservation_core.domain.jobs.variables import fault_of_variable
-from reservation_core.domain.request_terms import REQUEUES, RetryCause, SignalName, read_array, read_end_signal
+from reservation_core.domain.request_terms import (
+    REQUEUES,
+    RetryCause,
+    SignalName,
+    read_array,
+    read_bytes,
+    read_end_signal,
+)
 from reservation_core.domain.sessions.secret_uses import is_secret_name, read_use
 from reservation_core.domain.short_durations import LONGEST_DURATION, plain_iso8601
 
@@ -328,8 +335,8 @@ def end_fields(*, preemptible: bool, min_runtime: str | None, end_signal: str | 
 
 
 def _resources(cpus: float | None, memory: str | None, shm: str | None) -> dict[str, Any] | None:
-    asked = {"cpus": cpus, "memory": memory, "shm": shm}
-    return {name: value for name, value in asked.items() if value is not None} or None
+    sizes = {name: read_bytes(text) or text for name, text in (("memory", memory), ("shm", shm)) if text is not None}
+    return ({} if cpus is None else {"cpus": cpus}) | sizes or None
 
 
 def _retries(most: int | None, *, requeue: bool) -> dict[str, Any] | None:

@@ -100,7 +100,7 @@ class RealKubelet:
 def started_kubelet(server: ApiServer, node: str) -> Iterator[RealKubelet]:
     """A kubelet that runs the pods of its node while the block runs."""
     assets = Path(os.environ["KUBEBUILDER_ASSETS"])
-    folder = server.folder / "kubelet"
+    folder = server.folder / f"kubelet{len([*server.folder.glob('kubelet*')])}"
     folder.mkdir()
     write_workload_image(assets / "busybox", folder / "workload.tar")
     write_server_image(assets / "busybox", folder / "server.tar")

@@ -169,7 +169,7 @@ def test_rules_of_more_than_a_year_are_shown_as_the_server_sends_them() -> None:
 
 TEXTS = ["", "x", "a b", "a\nb", "\x00", "H100", "h100", "/data", "data", "x" * 300, "\u202e", "é", None]
 TIMES = ["2030-01-31T10:00", "2030-01-31T10:00:00Z", "2030-01-31T10:00:30Z", "2030-03-31T02:30", "x"]
-DAY = timedelta(days=1)
+DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 VALUES: dict[str, list[Any]] = {
     "gpus": [-1, 0, 1, 64, 65],
     "nodes": [0, 1, 256, 257],
@@ -193,8 +193,56 @@ VALUES: dict[str, list[Any]] = {
         *({"image": text} for text in TEXTS),
         *({"working_dir": text} for text in TEXTS),
     ],
+    "after": [
+        *([{"job": job}] for job in ("job-a1", "job-a1.3", "job-a1\n", "x")),
+        *([{"job": "job-a1", "when": when}] for when in ("ended", "x", None)),
+        *([{"job": "job-a1"}, {"job": job}] for job in ("job-a1", "job-a2")),
+    ],
+    "retries": [
+        {"max": 1},
+        {"max": 0},
+        {"max": 100, "on": ["node_lost"]},
+        {"max": 1, "on": []},
+        {"max": 1, "on": ["x"]},
+    ],
+    "preemptible": [False, True, 1],
+    "min_runtime": [timedelta(minutes=1)],
+    "end_signal": [
+        *({"signal": name} for name in ("USR1", "KILL", "x")),
+        *({"signal": "USR1", "before": lead} for lead in (timedelta(0), HOUR, HOUR * 2, timedelta(seconds=0.5), None)),
+    ],
+    "resources": [
+        {},
+        *({"cpus": cpus} for cpus in (0, 0.5, 4, 0.0005, 0.1234, 1e5, float("nan"), True, "4", None)),
+        *({size: asked} for size in ("memory", "shm") for asked in (0, 2**20, 2**30, 2**60, "1Gi", True)),
+        *({"memory": 2**30, "shm": shm} for shm in (2**20, 2**30, 2**31)),
+    ],
+    "disks": [
+        *([{"name": name}] for name in ("data", "home", "Data", "")),
+        *([{"name": "data", "path": path}] for path in ("/mnt", "mnt", "/", "/proc/x", "/a/../b", "/a\n", None)),
+        *(
+            [{"name": "data"}, other]
+            for other in ({"name": "data"}, {"name": "b", "path": "/disks/data/b"}, {"name": "b"})
+        ),
+        [{"name": "data", "read_only": True}],
+    ],
+    "secrets": [
+        *([{"name": "KEY", "env": env}] for env in ("KEY", "1", "GPU_DEV_X", "", "A=B")),
+        *([{"name": "KEY", "path": path}] for path in ("/run/key", "key", "/", "/a/../b", "/proc/x")),
+        [{"name": "KEY"}],
+        [{"name": "KEY", "env": "A", "path": "/a"}],
+        *([{"name": "KEY", "env": "A"}, {"name": "B", "env": env}] for env in ("A", "B")),
+        [{"name": "KEY", "path": "/a"}, {"name": "B", "path": "/a/b"}],
+    ],
     **dict.fromkeys(("gpu_type", "name", "booking_id", "project", "user", "title", "node", "instead_of"), TEXTS),
 }
+COMBINED: list[dict[str, Any]] = [
+    {},
+    {"booking_id": "b"},
+    {"preemptible": True},
+    {"disks": [{"name": "data", "path": "/run"}], "secrets": [{"name": "KEY", "path": "/run/key"}]},
+    *({"disks": [{"name": "data", "read_only": reads}]} for reads in (False, True)),
+]
 CHANGES = [
     {},
     *({name: value} for name, values_of_it in VALUES.items() for value in values_of_it),
@@ -210,6 +258,17 @@ CHANGES = [
         {"recurrence": "FREQ=DAILY;COUNT=3", "duration": ..., "end": end, "time_zone": "Europe/Stockholm"}
         for end in ("2030-01-31T11:00", *TIMES)
     ),
+    *({"array": array} for array in ({"size": 4}, {"size": 0}, {"size": 4, "parallel": 2}, {"size": 10**6})),
+    *({"array": {"size": 4}, "workload": {"command": ["x"]}, **more} for more in COMBINED),
+    *({"gpus": 0, **more} for more in ({"nodes": 2}, {"gpu_type": "h100"}, *COMBINED)),
+    *(
+        {"preemptible": True, "min_runtime": least, **more}
+        for least in (HOUR / 2, HOUR * 2, DAY * 9)
+        for more in COMBINED
+    ),
+    {"duration": HOUR / 4, "end_signal": {"signal": "USR1", "before": HOUR / 2}},
+    {"duration": timedelta(seconds=30), "end_signal": {"signal": "USR1"}},
+    {"workload": {"env": {"A": "x"}}, "secrets": [{"name": "KEY", "env": "A"}]},
 ]
 
 
@@ -251,6 +310,25 @@ def test_a_request_is_made_where_its_contract_would_make_it(model: type[msgspec.
     for changed in CHANGES:
         fields = {"gpus": 1, "duration": timedelta(hours=1), "workload": {}, **start, **changed}
         check(model, {name: value for name, value in fields.items() if value is not ...})
+
+
+def test_what_jobs_usually_ask_for_is_made_without_their_contract() -> None:
+    asked: dict[str, Any] = {
+        "gpus": 0,
+        "duration": HOUR,
+        "workload": {"command": ["x"]},
+        "after": [{"job": "job-a1"}],
+        "retries": {"max": 3},
+        "array": {"size": 4, "parallel": 2},
+        "end_signal": {"signal": "USR1", "before": timedelta(minutes=5)},
+        "resources": {"cpus": 0.5, "memory": 2**30},
+        "disks": [{"name": "data", "path": "/disks/data", "read_only": True}],
+        "secrets": [{"name": "KEY", "env": "KEY"}],
+    }
+    assert plain_request(JobSubmit, asked) is not None
+    assert plain_request(JobSubmit, asked | {"gpus": 1, "preemptible": True, "min_runtime": HOUR / 2}) is not None
+    question = {"gpus": 0, "duration": "PT1H", "resources": {"cpus": 0.5}, "instead_of": "job-a1"}
+    assert plain_request(ExplainRequest, question) is not None
 
 
 @pytest.mark.parametrize("start", [{}, {"start": "2030-01-31T09:00Z"}, {"title": "T"}, {"time_zone": "Europe/Rome"}])
