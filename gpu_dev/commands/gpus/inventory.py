@@ -1,11 +1,9 @@
 """`gpus`; `nodes`, `nodes fence|unfence`, `nodes cordon|uncordon` and `nodes quarantine|release`."""
 
-from itertools import islice
 from typing import Annotated
 
 import typer
 
-from gpu_dev.client import GpuDevClient
 from gpu_dev.display.gpu_types import summarise, with_closed_nodes
 from gpu_dev.display.local_times import local_sentence
 from gpu_dev.display.output import Format, show_list
@@ -20,7 +18,6 @@ from gpu_dev.watching import watch
 
 gpus_app = typer.Typer(add_completion=False)
 nodes_app = typer.Typer(add_completion=False)
-_NAMED = 10
 
 
 @gpus_app.command()
@@ -72,18 +69,9 @@ def fence(
     with client_for(ctx) as client:
         if not yes:
             require_known(node, (known.name for known in client.nodes()), "node", "gpu-dev nodes")
-            jobs = _jobs_on(client, node)
-            confirmed(f"Is the machine {node} switched off, so that nothing runs on it? Its jobs end{jobs}.", yes=yes)
+        confirmed(f"Is the machine {node} switched off, so that nothing runs on it? Its jobs will end.", yes=yes)
         fenced = client.fence_node(node, reason)
     put(f"{fenced.name} is fenced. When it is back and well: gpu-dev nodes unfence {fenced.name}\n")
-
-
-def _jobs_on(client: GpuDevClient, node: str) -> str:
-    """The jobs that hold GPUs of a node, after a colon."""
-    holders = (gpu.holder for gpu in client.gpus() if gpu.node == node)
-    jobs = dict.fromkeys(f"{one.id} ({one.user})" for one in holders if one is not None and one.id is not None)
-    named = ", ".join(islice(jobs, _NAMED)) + (f" and {len(jobs) - _NAMED} more" if len(jobs) > _NAMED else "")
-    return f": {named}" if jobs else ""
 
 
 @nodes_app.command()

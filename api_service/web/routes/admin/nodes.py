@@ -1,7 +1,6 @@
 """Nodes: search, cordon and fence; release of quarantined GPUs."""
 
 from enum import StrEnum
-from itertools import islice
 from urllib.parse import urlencode
 
 from starlette.responses import Response
@@ -12,11 +11,10 @@ from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.sessions.return_address import safe_return
 from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
-from reservation_core.contracts.nodes import GpuOut, NodeOut
+from reservation_core.contracts.nodes import NodeOut
 
 _LIST = "/admin/nodes"
 _PAGE = 100
-_NAMED = 10
 _DONE = {
     "cordon": "{} gets nothing new from now on.",
     "uncordon": "{} takes jobs again.",
@@ -95,18 +93,13 @@ async def confirm_cordon(visit: Visit) -> Response:
 
 
 async def confirm_fence(visit: Visit) -> Response:
-    """Explain a fence, and name the jobs that end."""
-    gpus = await visit.rest.all(Page[GpuOut], "/v1/gpus")
-    holders = (gpu.holder for gpu in gpus if gpu.node == visit.request.path_params["node"])
-    jobs = dict.fromkeys(f"{one.id} ({one.user})" for one in holders if one is not None and one.id is not None)
-    named = ", ".join(islice(jobs, _NAMED)) + (f" and {len(jobs) - _NAMED} more" if len(jobs) > _NAMED else "")
+    """Explain a fence."""
     return await _confirm(
         visit,
         "fence",
         "Only do this when the node has no power, or was reinstalled: pods that still run there would share GPUs"
         " with new ones.",
-        f"Its jobs{f' with GPUs, {named},' if jobs else ''} end as failed, and the GPUs that they held become free,"
-        " although the node did not answer.",
+        "Its jobs end as failed, and the GPUs that they held become free, although the node did not answer.",
     )
 
 
