@@ -61,7 +61,8 @@ _log = structlog.get_logger(__name__)
 async def run_system(settings: StandaloneSettings) -> None:
     """Run everything until SIGTERM or SIGINT; while the database or the cluster is away at the start, wait for it.
 
-    Raises AlreadyInUseError, EmbeddedPostgresError, ListenError, MigrationError, ComponentFailedError, StoppedError.
+    Raises AlreadyInUseError, EmbeddedPostgresError, ListenError, SettingsError, MigrationError, ComponentFailedError,
+    StoppedError.
     """
     if not settings.home.exists():
         _check(settings)  # before a home is made that nothing will use
@@ -88,7 +89,7 @@ async def run_system(settings: StandaloneSettings) -> None:
 
 
 def _check(settings: StandaloneSettings) -> None:
-    """Return where addresses, files and GPUs of the settings can be used, as far as that shows without a database.
+    """Check addresses, files and GPUs of the settings, as far as possible without a database.
 
     Raises ListenError, SettingsError.
     """
@@ -96,7 +97,7 @@ def _check(settings: StandaloneSettings) -> None:
         read_policy_file(settings.policy_file)
     if settings.auth.file is not None:
         read_sign_in_file(settings.auth.file)
-    if settings.local_gpus is not None and settings.cluster is ClusterKind.LOCAL:
+    if settings.local_gpus and settings.local_gpus.strip() and settings.cluster is ClusterKind.LOCAL:
         try:
             parse_gpus(settings.local_gpus, short_hostname())
         except BadGpusSettingError as error:

@@ -81,7 +81,7 @@ def _is_job(said: Said) -> bool:
 
 
 def _faults_of_job(said: Said) -> Iterator[object]:
-    """What is wrong with fields of a job that are right one by one; what is false is no fault."""
+    """Faults of fields that are right one by one but not together; a false one is none."""
     duration, booking = said["duration"], said.get("booking_id")
     yield from _faults_of_size(said)
     yield fault_of_preemption(said.get("preemptible", False), said.get("min_runtime"), duration, booking)
@@ -94,7 +94,7 @@ def _faults_of_job(said: Said) -> Iterator[object]:
 
 
 def _faults_of_size(said: Said) -> Iterator[object]:
-    """What is wrong with the GPUs, CPUs and memory of a job."""
+    """Faults of the GPUs, CPUs and memory of a job."""
     nodes, booking, preemptible = said.get("nodes", 1), said.get("booking_id"), said.get("preemptible", False)
     yield fault_of_cpu_job(said["gpus"], nodes, said.get("gpu_type"), booking, preemptible=preemptible)
     if (asked := said.get("resources")) is not None:
@@ -104,7 +104,7 @@ def _faults_of_size(said: Said) -> Iterator[object]:
 
 
 def _faults_of_uses(said: Said) -> Iterator[object]:
-    """What is wrong with the disks and secrets of a job."""
+    """Faults of the disks and secrets of a job."""
     secrets = [SecretUse(secret.name, secret.env or None, secret.path or None) for secret in said.get("secrets", ())]
     for secret in secrets:
         yield (secret.env is None) == (secret.path is None)

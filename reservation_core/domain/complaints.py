@@ -25,6 +25,7 @@ _PLAIN = {
     **dict.fromkeys(("float_type", "float_parsing"), "must be a number"),
     **dict.fromkeys(("url_parsing", "url_scheme"), "must be an address such as https://gpus.example.org"),
     "string_type": "must be a string",
+    "path_type": "must be a path",
     "time_delta_parsing": "must be a number of seconds or an ISO 8601 duration such as PT4H",
 }
 _FORMS = {
@@ -65,7 +66,7 @@ def _form(pattern: str) -> str:
         return known
     if pattern.startswith("^https?://"):
         return "must be an address that begins with https:// or http://"
-    if "]=[" in pattern:
+    if "=[" in pattern:
         return "must be a label, such as team=vision"
     if "]+@[" in pattern:
         return "must be an e-mail address"
@@ -91,7 +92,7 @@ def _size(kind: str, bound: str, count: str) -> str:
 def _bytes(found: re.Match[str]) -> str:
     """Bounds of whole MiB are of sizes; a number without a unit was meant as one with a unit."""
     bound, size = found[1], int(found[2])
-    if size % 2**20:
+    if size % 2**20 or (bound == "most" and size < 2**30):  # the latter are numbers of something
         return found[0]
     return f"at {bound} {size_words(size)}" + (", as in 64Gi or 500M" if bound == "least" else "")
 

@@ -20,7 +20,9 @@ Env = Annotated[
 Image = Annotated[str | None, typer.Option("--image", help="The container image (default: the server's).")]
 WorkingDir = Annotated[
     str | None,
-    typer.Option("--working-dir", help="The working directory; `.` is the current one (default: a new folder)."),
+    typer.Option(
+        "--working-dir", help="The working directory; `.` is the current one (default: the image's, or a new folder)."
+    ),
 ]
 Priority = Annotated[
     int | None,
@@ -69,7 +71,7 @@ Retries = Annotated[
         "--retries",
         min=1,
         max=MOST_RETRIES,
-        help="Run it again, at most so often (default: 0), after it failed, lost its node, or others took its GPUs.",
+        help="Run it again, at most this many times (default: 0): if it failed, lost its node or gave its GPUs up.",
     ),
 ]
 Requeue = Annotated[

@@ -47,7 +47,8 @@ def create(
     name: Annotated[str | None, typer.Option(help="Its purpose.")] = None,
     user: Annotated[str | None, typer.Option(help="For this user (administrators; default: you).")] = None,
     expires_in: Annotated[
-        str | None, typer.Option(help="Stops working after this time, such as 30d (default: with the token in use).")
+        str | None,
+        typer.Option(help="Stops working after this time, such as 30d (default: never; needed if your token expires)."),
     ] = None,
     scopes: Annotated[
         list[TokenScope] | None,

@@ -160,7 +160,9 @@ def _end(array: Reservation, counts: ArrayCounts) -> tuple[JobStatus, Reason]:
         detail = f"{not_right} of {total} elements did not succeed: {_written(counts)}."
         return JobStatus.FAILED, Reason(ReasonCode.ELEMENTS_FAILED, detail)
     if counts.cancelled:
-        detail = f"{counts.cancelled} of {total} elements were cancelled: {_written(counts)}."
+        detail = (
+            f"{counts.cancelled} of {total} elements {'was' if total == 1 else 'were'} cancelled: {_written(counts)}."
+        )
         return JobStatus.CANCELLED, Reason(ReasonCode.ELEMENTS_CANCELLED, detail)
     return JobStatus.SUCCEEDED, Reason(
         ReasonCode.COMPLETED, f"All {total} elements succeeded." if total != 1 else "Its only element succeeded."

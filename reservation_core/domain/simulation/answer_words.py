@@ -96,5 +96,7 @@ def answer_text(change: str, today: Figures, changed: Figures) -> str:
         return f"{change}, no job would have waited; today jobs wait {wait_text(before)} on average."
     if abs(before - after) <= ALIKE * max(before, 1.0):
         return f"{waits} as long as today: {wait_text(before)} on average."
+    if before < 1:
+        return f"{waits} {wait_text(after)} on average; today jobs wait {wait_text(before)}."
     part = f"{abs(before - after) / before:.0%} {'less' if after < before else 'more'}"
     return f"{waits} {wait_text(after)} on average: {part} than the {wait_text(before)} of today."

@@ -34,6 +34,7 @@ _SHORTEST = 6
 _OF_OTHERS = re.compile(
     r"TESTS_.*|TEST_(DATABASE_URL|REGISTRY)|(.*_)?SERVICE_(HOST|PORT(_.*)?)|(.*_)?PORT_\d+_(TCP|UDP|SCTP)(_.*)?"
 )
+_UNREAD = re.compile(r'error parsing value for field "(\w+)"')
 _SERVICE_ADDRESS = re.compile(r"(.*_)?PORT=(tcp|udp|sctp)://.*", re.DOTALL)
 
 
@@ -49,8 +50,10 @@ def read_settings(settings_type: type[S], environ: Mapping[str, str] = os.enviro
     except pydantic.ValidationError as error:
         raise SettingsError("\n".join([*mistyped, *_problems(settings_type, error)])) from error
     except pydantic_settings.SettingsError as error:
-        # An unreadable source of settings, such as a file as GPU_DEV_SECRETS_DIR.
-        raise SettingsError(f"{error}. Correct the environment and start again.") from error
+        # A value that is no JSON, or an unreadable source of settings, such as a file as GPU_DEV_SECRETS_DIR.
+        unread = _UNREAD.search(str(error))
+        fault = str(error) if unread is None else f'{PREFIX}{unread[1].upper()}: all of it must be JSON, as in ["a"]'
+        raise SettingsError("\n".join([*mistyped, f"{fault}. Correct the environment and start again."])) from error
     if mistyped:
         raise SettingsError("\n".join(mistyped))
     return settings

@@ -196,6 +196,10 @@ async def test_an_ssh_address_that_was_set_and_is_taken_ends_the_start(taken: st
         await system._serve_ssh(cast("Runtime", None), settings, asyncio.Event())
 
 
+def test_gpus_that_are_set_to_nothing_are_those_of_the_machine(tmp_path: Path) -> None:
+    system._check(StandaloneSettings(home=tmp_path, local_gpus=" ", listen="127.0.0.1:0"))
+
+
 @pytest.mark.parametrize(
     ("listen", "given", "tls", "address"),
     [

@@ -50,7 +50,10 @@ async def confirm_disable(visit: Visit) -> Response:
         return ask(
             visit,
             f"End the running jobs and bookings of {user.name}?",
-            (f"{user.name} is disabled already.", "Running jobs end at once, and bookings are cancelled."),
+            (
+                f"{user.name} is disabled already.",
+                "Running jobs end after their grace time, and bookings are cancelled.",
+            ),
             fields={"end": "1"},
             words="End them",
             back="/admin/users",

@@ -27,6 +27,7 @@ def complaints(model: type[BaseModel], fields: dict[str, Any]) -> list[str]:
 def test_a_size_is_bounded_in_units() -> None:
     job = {"gpus": 1, "duration": 60, "resources": {"memory": 10}, "workload": {"command": ["true"]}}
     assert complaints(JobSubmit, job) == ["must be at least 1 MiB, as in 64Gi or 500M"]
+    assert "must be at most 1048576" in complaints(RulesIn, {"max_gpus": 2**30})
 
 
 @pytest.mark.parametrize(

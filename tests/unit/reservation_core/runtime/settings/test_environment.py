@@ -97,6 +97,7 @@ def test_a_mistyped_name_is_refused(name: str, meant: str) -> None:
 def test_all_that_is_wrong_is_said_at_once_and_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = {
         "GPU__TYPS": "There is no such setting. Did you mean GPU_DEV_GPU__TYPES? Correct its name, or remove it.",
+        "ENFORCEMENT__NAMESPACE_LABEL": "It must be a label, such as team=vision.",
         "JOB_SERVER": "It must be an address that begins with https:// or http://.",
         "LISTN": "There is no such setting. Did you mean GPU_DEV_LISTEN? Correct its name, or remove it.",
         "LOCAL_MEMORY": "It must be a number of bytes, or one such as 64Gi.",
@@ -112,6 +113,16 @@ def test_all_that_is_wrong_is_said_at_once_and_in_plain_words(monkeypatch: pytes
         read_settings(StandaloneSettings)
     lines = {f"GPU_DEV_{name}: {text}" for name, text in wrong.items()}
     assert {*str(refused.value).splitlines()} == lines
+
+
+def test_what_is_no_json_is_said_beside_what_is_mistyped(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GPU__TYPES", "LISTN"):
+        monkeypatch.setenv(f"GPU_DEV_{name}", "x")
+    with pytest.raises(SettingsError) as refused:
+        read_settings(StandaloneSettings)
+    mistyped, unread = str(refused.value).splitlines()
+    assert mistyped.startswith("GPU_DEV_LISTN: There is no such setting.")
+    assert unread == 'GPU_DEV_GPU: all of it must be JSON, as in ["a"]. Correct the environment and start again.'
 
 
 @pytest.mark.parametrize("name", ["PODS__IMAGE", "TOKENS__X", "NODES__X"])

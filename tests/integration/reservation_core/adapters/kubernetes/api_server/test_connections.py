@@ -172,13 +172,13 @@ async def between(server: Server) -> AsyncIterator[Network]:
     network.port = listening.sockets[0].getsockname()[1]
     yield network
     listening.close()
-    await listening.wait_closed()
     for connection in connections:
         connection.cancel()
     await asyncio.gather(*connections, return_exceptions=True)
     for end in ends:  # also of connections that were not through yet
         end.transport.abort()
         await asyncio.gather(end.wait_closed(), return_exceptions=True)
+    await listening.wait_closed()
 
 
 async def give_up_in_silence(transport: Transport, server: Server, network: Network) -> None:
