@@ -12,12 +12,16 @@ _WITH_OFFSET = re.compile(r"(?:[A-Za-z]{3,}|<[A-Za-z0-9+-]{3,}>)[+-]?\d.*", re.A
 
 
 def settle_zone(environ: MutableMapping[str, str]) -> None:
-    """Use UTC, and say so, where TZ names no zone: the C library's UTC would bear that name."""
-    typed = environ.get("TZ", "")
-    name = typed.removeprefix(":")
-    if not name or _WITH_OFFSET.fullmatch(name) or _has_file(name):
+    """Use UTC, and say so, where TZ names no zone: the C library's UTC would bear that name.
+
+    An empty TZ is UTC, too, which some C libraries call Universal.
+    """
+    typed = environ.get("TZ")
+    name = (typed or "").removeprefix(":")
+    if typed is None or _WITH_OFFSET.fullmatch(name) or (name and _has_file(name)):
         return
-    say(f"TZ={typed} names no time zone that this machine knows: times are in UTC.")
+    if name:
+        say(f"TZ={typed} names no time zone that this machine knows: times are in UTC.")
     environ["TZ"] = "UTC"
     time.tzset()
 
