@@ -40,7 +40,7 @@ async def test_others_get_none_of_it(browsing: SignedIn) -> None:
         assert "administrators" in words(answer.text)
 
 
-async def test_a_user_is_made_given_a_token_and_disabled(browsing: SignedIn, people: People) -> None:
+async def test_a_user_is_made_given_a_token_and_disabled(browsing: SignedIn, people: People, runtime: Runtime) -> None:
     root = await browsing("root")
     made = await root.send("/admin/users", name="carol", role="user", key="k")
     assert made.headers["location"] == "/admin/tokens?user=carol"
@@ -55,16 +55,22 @@ async def test_a_user_is_made_given_a_token_and_disabled(browsing: SignedIn, peo
     body = {"gpus": 1, "duration": "PT1H", "workload": {"command": ["true"]}}
     job = await carol.client.post("/v1/jobs", json=body, headers=rest)
     assert job.status_code == 202, job.text
+    await add_nodes(runtime, n1=("h100", 1))
+    slot = {"gpus": 1, "start": at(48).isoformat(), "duration": "PT1H"}
+    booking = await carol.client.post("/v1/bookings", json=slot, headers=rest)
+    assert booking.status_code == 201, booking.text
     asked = words(await root.get("/admin/users/carol/disable"))
     assert "stop working at once" in asked
     assert "Jobs in the queue and requests on the waitlist, which are cancelled: 1." in asked
-    assert "Running jobs and bookings, which go on unless you tick the box: 0." in asked
+    assert "Running jobs and bookings, which go on unless you tick the box: 1." in asked
     done = await root.send("/admin/users/carol/disable")
     assert done.headers["location"] == "/admin/users"
     assert (await carol.client.get("/jobs")).status_code == 303
-    assert "disabled" in words(await root.get("/admin/users"))
+    assert "carol is disabled. 1 job or booking goes on." in words(await root.get("/admin/users"))
     asked = words(await root.get("/admin/users/carol/disable"))
     assert ("carol is disabled already." in asked, "Disable carol" in asked) == (True, False)
+    await root.send("/admin/users/carol/disable", end="1")
+    assert "cancelled" in words(await root.get(f"/bookings/{booking.json()['id']}"))
     again = await root.send("/admin/users/carol/enable")
     assert again.headers["location"] == "/admin/users"
     assert "carol may sign in again" in words(await root.get("/admin/users"))
