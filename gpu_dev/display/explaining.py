@@ -254,9 +254,9 @@ def _while_idle(job: Job) -> list[str]:
 
 
 def _over_quota(job: Job) -> list[str]:
-    others = f" or {job.project} holds" if job.project else ""
+    others = f", or all of {job.project}," if job.project else ""
     return [
-        f"It starts when you hold{others} less: gpu-dev status",
+        f"It starts when you{others} hold less: gpu-dev status",
         f"Don't need it any more? gpu-dev cancel {job.id}",
     ]
 

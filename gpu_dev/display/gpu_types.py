@@ -74,7 +74,11 @@ def _summary(gpu_type: str, cards: list[GpuOut], nodes: list[NodeOut], closed: C
     able = [node for node in nodes if node.name not in closed]
     free = [card for card in cards if card.state is GpuState.FREE and card.node not in closed]
     held = sum(card.state is GpuState.HELD for card in cards)
-    coming = [card.free_at for card in cards if card.state is GpuState.HELD and card.free_at is not None]
+    coming = [
+        card.free_at
+        for card in cards
+        if card.state is GpuState.HELD and card.free_at is not None and card.node not in closed
+    ]
     per_node = [sum(1 for _ in group) for _, group in groupby(free, key=lambda card: card.node)]
     return TypeSummary(
         gpu_type=gpu_type,

@@ -1,5 +1,6 @@
 """The list of jobs, and one job with its life, its log and its forms."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,7 @@ from reservation_core.usecases.jobs.visible_jobs import view_visible
 from reservation_core.usecases.people.users import RESERVED_NAMES
 from reservation_core.usecases.sessions.enter import find_pod_to_enter
 
+_COMMAND = 300
 _EVENTS = 500
 _PORTS = 20
 _ASK_NO_MORE = 286
@@ -277,8 +279,10 @@ def _context(visit: Visit, state: _JobState) -> dict[str, Any]:
     """What the templates of a job's page use."""
     ended = state.job.status in FINAL_STATUSES
     workload = state.view.reservation.workload
+    command = shlex.join(workload.command)
     return {
         "job": state.job,
+        "command": command if len(command) <= _COMMAND else f"{command[:_COMMAND]} …",
         "disks": workload.disks,
         "secrets": workload.secrets,
         "steps": state.steps,

@@ -119,9 +119,7 @@ def _arrived(client: GpuDevClient, before: NoticeTargetOut) -> bool:
         if after.delivered_at != before.delivered_at:
             return True
         if after.failed_at != before.failed_at:
-            raise ClientError(
-                f"Nothing arrived at {after.address}: {after.failure}", next_command=f"gpu-dev notify test {before.id}"
-            )
+            raise ClientError(f"Nothing arrived at {after.address}: {after.failure}")
         client.pause(_PAUSE_S)
     say(f"Not delivered yet. How {before.id} went: gpu-dev notify targets")
     return False

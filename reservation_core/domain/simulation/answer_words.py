@@ -45,13 +45,17 @@ def _column(side: Figures, bookings: int) -> list[tuple[str, str]]:
         *booked,
         ("GPUs", f"{side.gpus:,}"),
         ("Mean wait", wait_text(side.mean_s)),
-        ("Half waited less than", wait_text(max(1, side.median_s))),
-        ("Nine of ten less than", wait_text(max(1, side.p90_s))),
+        ("Half waited less than", _bound_text(side.median_s, side)),
+        ("Nine of ten less than", _bound_text(side.p90_s, side)),
         ("Longest wait", wait_text(side.longest_s)),
         ("Use of GPUs", f"{side.used:.0%}"),
         ("Broken promises", f"{side.broken:,}"),
         ("Start before its promise, median", wait_text(side.ahead_s)),
     ]
+
+
+def _bound_text(seconds: float, side: Figures) -> str:
+    return wait_text(max(1, seconds) if side.longest_s else 0)
 
 
 def wait_text(seconds: float) -> str:

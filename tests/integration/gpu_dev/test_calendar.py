@@ -168,7 +168,7 @@ def test_a_job_is_for_a_project(system: System) -> None:
     eventually_sync(is_held_back)
     told = system.cli("explain", second).stdout
     assert "(project vision)" in told
-    assert "other jobs for vision" in told
+    assert "or all of vision, hold less" in told
     assert "vision" in system.cli("queue", "-o", "wide").stdout
     # The first is given back, and the second starts.
     system.cli("cancel", job_id)

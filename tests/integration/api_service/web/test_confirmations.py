@@ -135,6 +135,7 @@ async def test_other_browsers_are_counted(browsing: SignedIn) -> None:
     assert re.search(r"2 other browsers are signed out at once: those signed in at \S.+? and \S.+?\. This", asks)
     await confirmed(here, await asked(here, "/account/sessions/end"))
     await here.get("/account/sessions/end", status=404)
+    assert "/account/sessions/end" not in await here.get("/account")
 
 
 async def test_an_address_for_notifications_is_named(browsing: SignedIn, alice: httpx.AsyncClient) -> None:

@@ -169,6 +169,9 @@ def test_cards_are_counted_by_type_with_the_next_free_time() -> None:
     cordoned = convert(A_NODE | {"name": "n2", "cordoned_at": NOON}, NodeOut)
     (_, t4) = summarise(cards, [cordoned])
     assert (t4.free, t4.unusable, t4.most_free_on_one_node) == (1, 2, 1)
+    cordoned = convert(A_NODE | {"name": "n1", "cordoned_at": NOON}, NodeOut)
+    h100, _ = summarise(cards, [cordoned])
+    assert h100.next_free_at is None  # what ends there makes room for nobody
 
 
 def test_what_nodes_have_beside_their_cards_is_added_up_by_type() -> None:

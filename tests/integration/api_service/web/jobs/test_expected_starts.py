@@ -64,6 +64,11 @@ async def test_pages_say_it_in_words(runtime: Runtime, browsing: SignedIn, alice
     picture = page.partition("What it waits for")[2]
     assert "It starts about Tue 1 Jan 2030 10:30 UTC" in picture
     assert "nine times in ten by Tue 1 Jan 2030 11:45 UTC . That is learnt from how long jobs really run." in picture
+    # Also of one that waits for others, and has a slot after them.
+    await execute(runtime, "UPDATE reservations SET reason_code = 'waiting_for_jobs' WHERE id = :id", id=job["id"])
+    page = words(await browser.get(f"/jobs/{job['id']}"))
+    assert "Starts about Tue 1 Jan 2030 10:30 UTC in" in page
+    assert "Promised start Tue 1 Jan 2030 18:00 UTC" in page
 
 
 async def test_two_times_that_read_the_same_are_said_once(

@@ -59,6 +59,7 @@ async def test_its_disks_and_secrets_are_named_to_those_who_see_its_request(
     for user in ("alice", "bob", "root"):
         page = await (await browsing(user)).get(f"/jobs/{job}")
         assert "Disks data at /disks/data sets at /in, read-only " in words(page)
+        assert "Command true " in words(page)
         assert "Secrets HF_TOKEN in $HF_TOKEN deploy-key in /run/secrets/key " in words(page)
         assert "in-confidence" not in page
     assert "Secrets" not in await (await browsing("alice")).get(f"/jobs/{await submitted(alice)}")
