@@ -308,7 +308,10 @@ def slots(
     zone: Zone = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Find times at which the GPUs can be booked for that long."""
+    """Find times at which the GPUs are free for that long. Rules and quotas are not checked.
+
+    `gpu-dev explain --start` checks them for one time, and the page *Calendar* finds only what you may book.
+    """
     begin, until = parse_period(start, end, local_now(), zone_name(zone))
     with client_for(ctx) as client:
         found = client.bookings.slots(
