@@ -310,7 +310,7 @@ def slots(
 ) -> None:
     """Find times at which the GPUs are free for that long. Rules and quotas are not checked.
 
-    `gpu-dev explain --start` checks them for one time, and the page *Calendar* finds only what you may book.
+    `gpu-dev explain --start` checks them for one time, and the calendar in the browser finds only what you may book.
     """
     begin, until = parse_period(start, end, local_now(), zone_name(zone))
     with client_for(ctx) as client:
