@@ -211,6 +211,7 @@ async def assert_fits(page: Page, width: int = PHONE[0]) -> None:
     """On so narrow a screen nothing has to be reached by scrolling sideways, but in places of its own."""
     before = page.viewport_size or _size(DESKTOP)
     await page.set_viewport_size(_size((width, PHONE[1])))
+    await page.wait_for_load_state()  # between two pages there is nothing to measure
     try:
         wide = await page.evaluate("document.documentElement.scrollWidth")
         assert wide <= width, f"{page.url} is {wide} px wide at {width} px"

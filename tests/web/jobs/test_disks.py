@@ -47,6 +47,7 @@ async def test_a_disk_from_its_making_to_its_restoring(
     await assert_accessible(page)
     await assert_fits(page)
     await row.get_by_role("link", name="data", exact=True).click()
+    await page.wait_for_url("**/disks/data*")
     await screenshot(page, "disk")
     await assert_accessible(page)
     await assert_fits(page)
