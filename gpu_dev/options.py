@@ -30,4 +30,8 @@ JobIds = Annotated[
     typer.Argument(metavar="ID", help="Names or ids of your jobs.", autocompletion=complete_job_id),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+Zone = Annotated[
+    str | None,
+    typer.Option("--time-zone", "-z", help="The time zone of times without offset (default: this machine's)."),
+]
 Rank = Annotated[int, typer.Option(min=0, help="The node of a job on several nodes, counted from 0.")]

@@ -177,26 +177,27 @@ def add_examples(command: Any, path: str) -> None:
 
     Typer keeps the line breaks of docstrings, which break sentences again at terminals narrower than the source.
     """
-    for name, group in _groups(command, path):
-        group.epilog = "\n\n".join(["Examples:", *(EXAMPLES[f"{name} {below}"][0] for below in [*group.commands][:2])])
+    for name, group in _below(command, path):
+        if _only_has_others(group):
+            first = [EXAMPLES[f"{name} {below}"][0] for below in [*group.commands][:2]]
+            group.epilog = "\n\n".join(["Examples:", *first])
     for name, found in with_paths(command, path):
         found.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in (found.help or "").split("\n\n"))
         found.epilog = "\n\n".join(["Examples:", *EXAMPLES[name], *filter(None, [found.epilog])])
 
 
-def _groups(command: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """The commands that only have others below them, with their names."""
-    below = getattr(command, "commands", {})
-    if below and not getattr(command, "invoke_without_command", False):
-        yield path, command
-    for name, inner in below.items():
-        yield from _groups(inner, f"{path} {name}")
-
-
 def with_paths(command: Any, path: str) -> Iterator[tuple[str, Any]]:
     """The commands that do something, with their names: `nodes`, `nodes cordon`."""
-    below = getattr(command, "commands", {})
-    if not below or getattr(command, "invoke_without_command", False):
-        yield path, command
-    for name, inner in below.items():
-        yield from with_paths(inner, f"{path} {name}")
+    return ((name, found) for name, found in _below(command, path) if not _only_has_others(found))
+
+
+def _below(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """A command and all below it, with their names."""
+    yield path, command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from _below(inner, f"{path} {name}")
+
+
+def _only_has_others(command: Any) -> bool:
+    """Whether a command does nothing itself."""
+    return bool(getattr(command, "commands", {})) and not getattr(command, "invoke_without_command", False)

@@ -180,11 +180,7 @@ def _after_end(job: Job) -> list[str]:
             | ReasonCode.ELEMENTS_FAILED
             | ReasonCode.OUT_OF_MEMORY
         ):
-            more = {
-                ReasonCode.OUT_OF_MEMORY: ["Submit it again with a smaller batch or more GPUs."],
-                ReasonCode.ELEMENTS_FAILED: [f"Which failed: gpu-dev list --elements {job.id} --status failed"],
-            }
-            return [f"Its output: gpu-dev logs {job.id}", *more.get(code, ())]
+            return _after_command(job)
         case ReasonCode.CANCELLED_BY_USER | ReasonCode.CANCELLED_BY_ADMIN | ReasonCode.ELEMENTS_CANCELLED:
             return [f"The user and the time: gpu-dev events {job.id}"]
         case ReasonCode.DURATION_REACHED:
@@ -232,6 +228,15 @@ def _after_end(job: Job) -> list[str]:
             return []
         case _:
             assert_never(code)
+
+
+def _after_command(job: Job) -> list[str]:
+    """Advice for a job whose command has ended."""
+    more = {
+        ReasonCode.OUT_OF_MEMORY: ["Submit it again with a smaller batch or more GPUs."],
+        ReasonCode.ELEMENTS_FAILED: [f"Which failed: gpu-dev list --elements {job.id} --status failed"],
+    }
+    return [f"Its output: gpu-dev logs {job.id}", *more.get(job.reason.code, ())]
 
 
 def _after_idle(job: Job) -> list[str]:

@@ -81,7 +81,7 @@ def _is_job(said: Said) -> bool:
 
 
 def _faults_of_job(said: Said) -> Iterator[object]:
-    """Faults of fields that are right one by one but not together; a false one is none."""
+    """Faults of the fields of a job taken together. A false value is no fault."""
     duration, booking = said["duration"], said.get("booking_id")
     yield from _faults_of_size(said)
     yield fault_of_preemption(said.get("preemptible", False), said.get("min_runtime"), duration, booking)

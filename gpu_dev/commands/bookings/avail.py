@@ -9,7 +9,7 @@ from gpu_dev.display.output import Column, Format, View, show_one
 from gpu_dev.display.timeline import timeline
 from gpu_dev.inputs.durations import parse_duration
 from gpu_dev.inputs.times import local_now, parse_period, zone_name
-from gpu_dev.options import Output
+from gpu_dev.options import Output, Zone
 from gpu_dev.session import check_type, client_for
 from gpu_dev.terminal import put
 from gpu_dev.wire.bookings import Availability
@@ -25,10 +25,7 @@ def avail(
     end: Annotated[str | None, typer.Option("--to", help="Until when (default: 7 days later).")] = None,
     step: Annotated[str, typer.Option(help="In steps of this length; a table joins steps to fit the terminal.")] = "1h",
     gpu_type: Annotated[str | None, typer.Option("--type", "-t", help="Only this type.")] = None,
-    zone: Annotated[
-        str | None,
-        typer.Option("--time-zone", "-z", help="The time zone of times without offset (default: this machine's)."),
-    ] = None,
+    zone: Zone = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Show how many GPUs of each type can be booked, and when. GPUs promised to waiting jobs are not free."""

@@ -36,7 +36,7 @@ from gpu_dev.inputs.times import (
     parse_time,
     zone_name,
 )
-from gpu_dev.options import Output, Yes
+from gpu_dev.options import Output, Yes, Zone
 from gpu_dev.session import booking_id_of, check_type, client_for
 from gpu_dev.terminal import put, say
 from gpu_dev.wire.bookings import (
@@ -55,10 +55,6 @@ app = typer.Typer(no_args_is_help=True, add_completion=False)
 _COMMAND_LAST = {"allow_interspersed_args": False}
 BookingIdArgument = Annotated[
     str, typer.Argument(metavar="ID", help="A booking's id (`bkg-` may be left out) or title.")
-]
-Zone = Annotated[
-    str | None,
-    typer.Option("--time-zone", "-z", help="The time zone of times without offset (default: this machine's)."),
 ]
 OneOutput = Annotated[Format | None, typer.Option("--output", "-o", help="Output format.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show the result; nothing is booked or changed.")]

@@ -13,7 +13,7 @@ from gpu_dev.inputs.asking import confirmed
 from gpu_dev.inputs.ids import named_id, require_known
 from gpu_dev.inputs.requests import make_request
 from gpu_dev.inputs.slots import window_fields
-from gpu_dev.options import Output, Yes
+from gpu_dev.options import Output, Yes, Zone
 from gpu_dev.session import client_for
 from gpu_dev.terminal import Rendered, put, say
 from gpu_dev.wire.maintenance import MaintenanceCreate
@@ -34,10 +34,7 @@ def plan(
     end: Annotated[str | None, typer.Option("--end", help="Until when, instead of --for.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the affected jobs and bookings.")] = False,
     yes: Yes = False,
-    zone: Annotated[
-        str | None,
-        typer.Option("--time-zone", "-z", help="The time zone of times without offset (default: this machine's)."),
-    ] = None,
+    zone: Zone = None,
     output: OneOutput = None,
 ) -> None:
     """Plan a maintenance window, in which GPUs are not given out (administrators). Shows what it affects, then asks."""

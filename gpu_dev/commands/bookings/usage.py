@@ -15,6 +15,7 @@ from gpu_dev.display.output import Column, Format, View, csv_text, show_list, sh
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.durations import parse_duration
 from gpu_dev.inputs.times import local_now, parse_period, zone_name
+from gpu_dev.options import Zone
 from gpu_dev.session import client_for
 from gpu_dev.terminal import put
 from gpu_dev.wire.policy import UsageOut, UsageSeriesOut
@@ -43,10 +44,7 @@ def usage(
         str | None,
         typer.Option("--step", help="Show figures over time, in steps of this length, such as 1d (default: one sum)."),
     ] = None,
-    zone: Annotated[
-        str | None,
-        typer.Option("--time-zone", "-z", help="The time zone of times without offset (default: this machine's)."),
-    ] = None,
+    zone: Zone = None,
     output: Annotated[UsageFormat, typer.Option("--output", "-o", help="Output format.")] = UsageFormat.TABLE,
 ) -> None:
     """Show GPU-hours held, used, idle and wasted: your own; administrators see those of all users."""

@@ -20,7 +20,7 @@ from gpu_dev.display.output import Column, Format, View, as_json, show_list
 from gpu_dev.errors import AmbiguousIdError, ApiError, ClientError, NoSuchObjectError, NotOwnJobError, UsageError
 from gpu_dev.inputs.ids import SEARCHED
 from gpu_dev.inputs.times import local_now, parse_period, zone_name
-from gpu_dev.options import Output
+from gpu_dev.options import Output, Zone
 from gpu_dev.session import client_for, whole_id
 from gpu_dev.terminal import Rendered, put, say
 from gpu_dev.wire.audit_log import ChainLineOut as SentLine
@@ -71,10 +71,6 @@ ChainedFrom = Annotated[
     str | None, typer.Option("--from", help="Only what was chained from this time on (default: the first event).")
 ]
 ChainedTo = Annotated[str | None, typer.Option("--to", help="Only what was chained before this time (default: now).")]
-Zone = Annotated[
-    str | None,
-    typer.Option("--time-zone", "-z", help="The time zone of times without offset (default: this machine's)."),
-]
 
 
 @app.callback(invoke_without_command=True)

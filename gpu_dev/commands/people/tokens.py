@@ -18,7 +18,7 @@ from gpu_dev.inputs.durations import parse_duration
 from gpu_dev.inputs.ids import named_id, require_known
 from gpu_dev.inputs.requests import make_request
 from gpu_dev.inputs.times import local_now, parse_instant, zone_name
-from gpu_dev.options import Output, Yes
+from gpu_dev.options import Output, Yes, Zone
 from gpu_dev.server.connection import Connection, login_file, store_login
 from gpu_dev.server.exchange import Exchange
 from gpu_dev.session import client_for, connection_of, own_names
@@ -60,10 +60,7 @@ def create(
     until: Annotated[
         str | None, typer.Option("--until", help='The end of the budget: "fri 18:00", 2030-01-31, RFC 3339.')
     ] = None,
-    zone: Annotated[
-        str | None,
-        typer.Option("--time-zone", "-z", help="The time zone of times without offset (default: this machine's)."),
-    ] = None,
+    zone: Zone = None,
     output: Annotated[Format | None, typer.Option("--output", "-o", help="Output format.")] = None,
 ) -> None:
     """Create a token and print it; it is not shown again.
