@@ -85,12 +85,10 @@ function placeLine({ entries: line, covered }, { left, right }) {
       width = short === null ? Infinity : measure.measureText(short).width;
       // A number may take the padding of its bar: to merge it with others costs another drawing of them all.
       if (several) [room, where] = bestPlace({ room: one.room + 2 * PADDING, wanted: width }, before, after);
-      if (width > room) {
-        if (several) title.classList.add("short");
-        return unnamed.push([Number.parseInt(entry.style.gridRowStart, 10) - 1, entry, neighbourOf(line, number)]);
-      }
-      if (several) title.classList.add("short", ...(where === "within" && width > one.room ? ["tight"] : []));
-      else Object.assign(label, { textContent: short }).dataset.whole = whole;
+      if (several) title.classList.add("short");
+      if (width > room) return unnamed.push([Number.parseInt(entry.style.gridRowStart, 10) - 1, entry, neighbourOf(line, number)]);
+      if (!several) Object.assign(label, { textContent: short }).dataset.whole = whole;
+      else if (where === "within" && width > one.room) title.classList.add("tight");
     }
     if (where !== "within") title.classList.add(where);
     if (where === "beside") taken = at.right + width + GAP;
