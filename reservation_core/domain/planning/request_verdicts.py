@@ -10,13 +10,14 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from reservation_core.domain.bookings.nouns import Span
-from reservation_core.domain.calendar import length_micros, to_micros
+from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.changes import DependenciesMet
 from reservation_core.domain.jobs.dependencies import KnownDependency, settle, still_open, waiting_reason
 from reservation_core.domain.model import Reason, RequestVerdict
 from reservation_core.domain.plan import Waiting
 from reservation_core.domain.planning.dry_runs import DryRun, PlanView, Predict, SoonerJob
 from reservation_core.domain.planning.predictions.start_predictor import Prediction
+from reservation_core.domain.planning.wait_estimates import StartDelays
 from reservation_core.domain.policy.rules import RuleBreach
 from reservation_core.domain.pools.waiting_reasons import (
     behind_in_line,
@@ -117,21 +118,18 @@ def job_outlook(
 
 def _reasons(run: DryRun, job: Waiting, now: datetime) -> list[Reason]:
     """All that a job waits for."""
-    pools, quotas = run.own.pools, run.own.quotas
-    able = pools.for_job(job)
-    if not able:
+    pools = run.own.pools
+    if not pools.for_job(job):
         never = pools.capacity.unplaceable(job.gpus, job.nodes, job.gpu_type, job.share)
         return [] if never is None else [never]
-    asker = job.asker(run.gpu_type or able[0].gpu_type)
-    asked = (asker, job.all_gpus, length_micros(job.length), to_micros(now))
-    over = quotas.why_not(*asked)
-    if run.start is None:
+    start = None if run.start is None else to_micros(run.start)
+    delays = StartDelays(run.own, to_micros(now)).of(job, start)
+    if delays:
+        return delays
+    if start is None:
         # Without a quota, every job has its time; beyond the jobs that get slots it is not known yet.
-        return [over or behind_in_line(job.gpu_type)]
-    taken = taken_until_then(job.gpus, job.nodes, job.gpu_type, job.share)
-    if over is None:
-        return [taken]
-    return [over] if to_micros(run.start) == quotas.earliest(*asked) else [over, taken]
+        return [behind_in_line(job.gpu_type)]
+    return [taken_until_then(job.gpus, job.nodes, job.gpu_type, job.share)]
 
 
 def booked_job_outlook(view: PlanView, job: Waiting, duration: timedelta, booking: Span, now: datetime) -> Outlook:

@@ -21,6 +21,7 @@ from reservation_core.domain.planning.making_room import RoomMaker, with_fewest_
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.waiting_queue import Entry, ShapeQueue
 from reservation_core.domain.planning.walking.hopes import improvable
+from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.pools.node_timeline import Timeline
 from reservation_core.domain.pools.pool import Pool, write_row
 from reservation_core.domain.pools.pool_profile import Fit
@@ -180,11 +181,12 @@ def no_slot(job: Waiting, at: int, because: str | None) -> PlannedSlot:
 class SlotSearch:
     """Finds places for jobs at one time, and writes them into the picture.
 
-    A slot that is looked for `after` a time begins no earlier.
+    A slot that is looked for `after` a time begins no earlier. `quotas` bind instead of the picture's, if given.
     """
 
-    def __init__(self, picture: Picture, at: int) -> None:
+    def __init__(self, picture: Picture, at: int, quotas: QuotaBook | None = None) -> None:
         self._picture = picture
+        self._quotas = picture.quotas if quotas is None else quotas
         self._pools = picture.pools
         self._at = at
 
@@ -279,7 +281,7 @@ class SlotSearch:
         never = self._pools.never(pool, job)
         length = length_micros(job.length)
         at = self._at
-        quotas = self._picture.quotas
+        quotas = self._quotas
         if quotas.is_empty or not quotas.binds(asker := job.asker(pool.gpu_type)):
             return profile.earliest(
                 job.gpus, job.nodes, length, at, never=never, after=after, before=before, instead=instead

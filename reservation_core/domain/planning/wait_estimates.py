@@ -1,13 +1,104 @@
-"""Estimates: what waiting jobs read about their place in the queue and their start."""
+"""Estimates: what waiting jobs read about their place in the queue, their start, and what delays it.
+
+A job that quotas bind is delayed by these, by the jobs and bookings that have the GPUs, or by both in turn. Each delay
+is said with its time, to jobs that wait and in verdicts on requests.
+"""
 
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
+from typing import NamedTuple
 
-from reservation_core.domain.calendar import length_micros, to_moment
-from reservation_core.domain.plan import WaitEstimate
+from reservation_core.domain.calendar import FOREVER, length_micros, to_micros, to_moment
+from reservation_core.domain.model import Reason, ReasonCode
+from reservation_core.domain.plan import WaitEstimate, Waiting
 from reservation_core.domain.planning.planning_picture import Picture
+from reservation_core.domain.planning.slot_decisions import SlotSearch
+from reservation_core.domain.policy.limits import NO_POLICY
+from reservation_core.domain.policy.quota_book import QuotaBook
+from reservation_core.domain.policy.rule_words import moment_text
 from reservation_core.domain.pools.forecast import forecast
+from reservation_core.domain.pools.waiting_reasons import taken_until_then
+
+_ROUNDS = 4
+"""A later booking may delay a job again, and another one after it. More than this is too much to read."""
+
+_UNBOUND = QuotaBook(NO_POLICY, {})
+
+
+class _Delay(NamedTuple):
+    """A reason that delays a job until a time; None: for ever."""
+
+    until: int | None
+    reason: Reason
+
+
+class StartDelays:
+    """Finds what delays the starts of jobs in one picture, whose profiles are up to date."""
+
+    def __init__(self, picture: Picture, at: int) -> None:
+        self._picture = picture
+        self._at = at
+        self._search = SlotSearch(picture, at, _UNBOUND)
+
+    def allowed_from(self, job: Waiting, after: int) -> int | None:
+        """From when on the quotas allow a job, on any GPUs that it may get; None: never."""
+        times = [self._allowed(job, pool.gpu_type, after) for pool in self._picture.pools.for_job(job)]
+        return min((time for time in times if time is not None), default=None)
+
+    def of(self, job: Waiting, start: int | None) -> list[Reason]:
+        """All that delays a job until its start (None: for ever), in the order of their ends; none if no quota does."""
+        if not self._is_delayed_by_quota(job, start):
+            return []
+        delays: list[_Delay] = []
+        gpus_until = at = self._at
+        for _ in range(_ROUNDS):
+            allowed = self.allowed_from(job, at)
+            if allowed != at:
+                delays.append(self._quota_delay(job, at, allowed))
+            if allowed is None:
+                break
+            free = self._free_from(job, at)
+            if free > at:
+                gpus_until = free
+            if allowed == free == at:
+                break
+            at = max(allowed, free)
+        if gpus_until > self._at:
+            until = "then" if gpus_until == start else moment_text(to_moment(gpus_until))
+            taken = taken_until_then(job.gpus, job.nodes, job.gpu_type, job.share, until)
+            delays.insert(0, _Delay(gpus_until, taken))
+        return [delay.reason for delay in sorted(delays, key=lambda delay: delay.until or FOREVER)]
+
+    def _is_delayed_by_quota(self, job: Waiting, start: int | None) -> bool:
+        """Whether its quotas forbid it to start now, or right before its start."""
+        quotas, pools = self._picture.quotas, self._picture.pools.for_job(job)
+        if quotas.is_empty or not pools or not any(quotas.binds(job.asker(pool.gpu_type)) for pool in pools):
+            return False
+        if self.allowed_from(job, self._at) != self._at:
+            return True
+        return start is not None and start > self._at and self.allowed_from(job, start - 1) != start - 1
+
+    def _allowed(self, job: Waiting, gpu_type: str, after: int) -> int | None:
+        length = length_micros(job.length)
+        return self._picture.quotas.earliest(job.asker(gpu_type), job.all_gpus, length, after, job.id)
+
+    def _quota_delay(self, job: Waiting, at: int, allowed: int | None) -> _Delay:
+        """The quotas that a start at a time would break."""
+        types = [pool.gpu_type for pool in self._picture.pools.for_job(job)]
+        gpu_type = next(one for one in types if self._allowed(job, one, at) == allowed)
+        asked = (job.asker(gpu_type), job.all_gpus, length_micros(job.length), at, job.id)
+        broken = self._picture.quotas.why_not(*asked, now=self._at)
+        detail = "" if broken is None else broken.detail
+        if allowed is not None:
+            detail += f" It is allowed from {moment_text(to_moment(allowed))}."
+        return _Delay(allowed, Reason(ReasonCode.QUOTA_REACHED, detail))
+
+    def _free_from(self, job: Waiting, after: int) -> int:
+        """From when on GPUs are free for a job, whatever its quotas are."""
+        own = self._picture.pools.pool_of(job.id) if job.id in self._picture.ledger.slots else None
+        best = self._search.best_fit(job, FOREVER, own, after)
+        return after if best is None else max(best[1].start, after)
 
 
 def estimate_waits(picture: Picture, now: datetime, limit: int) -> list[WaitEstimate]:
@@ -21,21 +112,24 @@ def estimate_waits(picture: Picture, now: datetime, limit: int) -> list[WaitEsti
             pool = pools.pool_of(job.id)
             slots[job.id] = ("" if pool is None else pool.gpu_type, ledger.slots[job.id][0])
     estimates = forecast(jobs, pools.by_type, pools.capacity, pools.reach, slots, at)
-    held = picture.queue.held
-    return [_bounded(picture, estimate, at) if estimate.id in held else estimate for estimate in estimates]
+    if picture.quotas.is_empty:
+        return estimates
+    for profile in pools.profiles.values():
+        profile.refresh()
+    delays = StartDelays(picture, at)
+    return [_bounded(picture, delays, estimate, at) for estimate in estimates]
 
 
-def _bounded(picture: Picture, estimate: WaitEstimate, at: int) -> WaitEstimate:
-    """Estimate for a job that is held back: which quota holds it, and no start before that quota allows one."""
-    job = picture.queue.jobs[estimate.id]
-    askers = [job.asker(pool.gpu_type) for pool in picture.pools.for_job(job)]
-    if not askers or estimate.estimated_start_at is None:
+def _bounded(picture: Picture, delays: StartDelays, estimate: WaitEstimate, at: int) -> WaitEstimate:
+    """Estimate within quotas: all that delays a job which they delay, and no start before they allow one."""
+    job, start = picture.queue.jobs[estimate.id], estimate.estimated_start_at
+    if start is None:
         return estimate
-    gpus, length = job.all_gpus, length_micros(job.length)
-    reason = picture.quotas.why_not(askers[0], gpus, length, at, job.id)
     if job.id not in picture.ledger.slots:
-        times = [picture.quotas.earliest(asker, gpus, length, at, job.id) for asker in askers]
-        first = min((time for time in times if time is not None), default=None)
-        start = None if first is None else max(to_moment(first), estimate.estimated_start_at)
-        estimate = replace(estimate, estimated_start_at=start)
-    return estimate if reason is None else replace(estimate, reason=reason)
+        allowed = delays.allowed_from(job, max(to_micros(start), at))
+        start = None if allowed is None else to_moment(allowed)
+    reasons = delays.of(job, None if start is None else to_micros(start))
+    if not reasons:
+        return replace(estimate, estimated_start_at=start)
+    detail = " ".join(reason.detail for reason in reasons)
+    return replace(estimate, estimated_start_at=start, reason=Reason(reasons[-1].code, detail))

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import NamedTuple
 
-from reservation_core.domain.calendar import length_micros, to_micros
+from reservation_core.domain.calendar import length_micros, to_micros, to_moment
 from reservation_core.domain.model import Reason, ReasonCode
 from reservation_core.domain.plan import Asker
 from reservation_core.domain.policy.limits import Policy, RuleName, Scope
 from reservation_core.domain.policy.quota_meters import Amount, AtOnce, InWeeks, Meter
-from reservation_core.domain.policy.rule_words import counted, holder_text, hours_text, scope_text
+from reservation_core.domain.policy.rule_words import beside_text, counted, hours_text, scope_text
 from reservation_core.domain.policy.rules import Holding
 
 _HOUR = length_micros(timedelta(hours=1))
@@ -91,12 +91,14 @@ class QuotaBook:
                 if at == previous:
                     return at
 
-    def why_not(self, asker: Asker, gpus: int, length: int, start: int, own: str = "") -> Reason | None:
-        """The quotas that this much more from `start` on would break; None if it is allowed."""
+    def why_not(
+        self, asker: Asker, gpus: int, length: int, start: int, own: str = "", *, now: int | None = None
+    ) -> Reason | None:
+        """The quotas that this much more from `start` (None of `now`: it is now) would break; None if it is allowed."""
         bounds = self._bounds_of(asker)
         with self._without(own, bounds):
             broken = [
-                _explain(bound, gpus, start, length)
+                _explain(bound, gpus, start, length, start if now is None else now)
                 for bound in bounds
                 if bound.meter.earliest(gpus, length, start, bound.limit) != start
             ]
@@ -234,17 +236,16 @@ def _counted_by(claim: QuotaClaim) -> list[Counted]:
     return quotas
 
 
-def _explain(bound: _Bound, gpus: int, start: int, length: int) -> str:
-    most = bound.meter.most(start, start + length)
+def _explain(bound: _Bound, gpus: int, start: int, length: int, now: int) -> str:
+    most, at = bound.meter.most(start, start + length)
     scope = scope_text(bound.scope)
     if bound.key.at_once:
-        beside = (
-            f" while {holder_text(bound.key.counted.user, bound.key.counted.project)} holds {most} at that time"
-            if most
-            else ""
-        )
+        beside = beside_text(most, bound.scope, to_moment(at), to_moment(now))
         return f"Asked for: {counted(gpus, 'GPU')}{beside}; the limit is {bound.limit} at once ({scope})."
     asked, used, limit = (
         hours_text(timedelta(hours=gpu_time / _HOUR)) for gpu_time in (gpus * length, most, bound.limit)
     )
-    return f"{asked} GPU-hours are asked for in a week where {used} are taken; {limit} are allowed ({scope})."
+    return (
+        f"{asked} GPU-hours are asked for in the week from {to_moment(at):%Y-%m-%d} (UTC), where {used} are taken; "
+        f"{limit} are allowed ({scope})."
+    )

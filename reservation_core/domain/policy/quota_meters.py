@@ -4,6 +4,7 @@ A meter counts amounts; the limit comes with the question, since it may differ f
 ints of microseconds as in `calendar`; GPU-time is GPUs times microseconds. A week begins on Monday 00:00 UTC.
 """
 
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -100,12 +101,15 @@ class AtOnce:
         wide = np.append(begins[1:] - ends[:-1] >= length, True)
         return int(ends[wide.argmax()])
 
-    def most(self, start: int, end: int) -> int:
-        """The most GPUs at an instant of [start, end)."""
+    def most(self, start: int, end: int) -> tuple[int, int]:
+        """The most GPUs at an instant of [start, end), and the first such instant."""
         times = self._times[: self._count]
         first = int(times.searchsorted(start, side="right")) - 1
         last = int(times.searchsorted(end))
-        return int(self._levels[first:last].max()) if last > first else 0
+        if last <= first:
+            return 0, start
+        peak = first + int(self._levels[first:last].argmax())
+        return int(self._levels[peak]), max(int(times[peak]), start)
 
 
 class InWeeks:
@@ -164,9 +168,11 @@ class InWeeks:
             self._full[limit, gpus] = (since, until)
         return start if until == week else until
 
-    def most(self, start: int, end: int) -> int:
-        """The most GPU-time in one of the weeks that [start, end) touches."""
-        return max((self._used.get(week, 0) for week in _weeks(start, end)), default=0)
+    def most(self, start: int, end: int) -> tuple[int, int]:
+        """The most GPU-time in one of the weeks that [start, end) touches, and the first such week."""
+        return max(
+            ((self._used.get(week, 0), week) for week in _weeks(start, end)), key=itemgetter(0), default=(0, start)
+        )
 
 
 Meter = AtOnce | InWeeks

@@ -15,9 +15,11 @@ def scope_text(scope: Scope) -> str:
     return owner if scope.gpu_type is None else f"{owner}, {scope.gpu_type}"
 
 
-def holder_text(user: str | None, project: str | None) -> str:
-    """The one whose GPUs a quota counts, in a message."""
-    return f"project {project}" if project is not None else f"{user}"
+def beside_text(held: int, scope: Scope, at: datetime, now: datetime) -> str:
+    """What a quota of this scope counts from a time on beside what is asked for: administrators read it, too."""
+    whose = "the same user" if scope.project is None else f"project {scope.project}"
+    since = "now" if at <= now else f"from {moment_text(at)} on"
+    return f" beside {held} of {whose} {since}" if held else ""
 
 
 def moment_text(moment: datetime) -> str:

@@ -25,8 +25,8 @@ from reservation_core.domain.policy.quota_windows import (
     whole_minute,
 )
 from reservation_core.domain.policy.rule_words import (
+    beside_text,
     counted,
-    holder_text,
     hours_text,
     moment_text,
     most_at_once,
@@ -259,8 +259,8 @@ def _max_gpus(q: _Question, limit: int, scope: Scope) -> RuleBreach | None:
     if most + gpus <= limit:
         return None
     at = None if q.request.extends else earliest_at_once(held, gpus, limit, q.start, q.request.duration)
-    holder = holder_text(q.request.user, scope.project)
-    beside = f" while {holder} holds {most} at that time{_promised(q, scope)}" if most else ""
+    peaks_at = peak_start(held, q.start, q.end)
+    beside = beside_text(most, scope, peaks_at, q.now) + (_promised(q, scope, peaks_at) if most else "")
     if at is None:  # a job waits for what is held, a booking can't
         taken = most if q.request.kind is ReservationKind.BOOKING else 0
         advice = "Ask for less time" if q.request.extends else most_at_once(limit, taken)
@@ -274,9 +274,8 @@ def _max_gpus(q: _Question, limit: int, scope: Scope) -> RuleBreach | None:
     )
 
 
-def _promised(q: _Question, scope: Scope) -> str:
-    """Say whose waiting jobs' slots are part of the most that is held at once in the request's time."""
-    at = peak_start(q.counted(scope), q.start, q.end)
+def _promised(q: _Question, scope: Scope, at: datetime) -> str:
+    """Say whose waiting jobs' slots are part of what is held at a time."""
     slots = [one for one in q.usage.holdings if one.planned and one.start <= at < one.end and q.counts(one, scope)]
     if not slots:
         return ""

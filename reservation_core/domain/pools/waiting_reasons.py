@@ -170,8 +170,10 @@ def behind_in_line(gpu_type: str | None, *, first: bool = False) -> Reason:
     )
 
 
-def taken_until_then(gpus: int, nodes: int, gpu_type: str | None, share: Share | None = None) -> Reason:
-    """The reason of a job beside its estimated start: until then, others have what it could use."""
+def taken_until_then(
+    gpus: int, nodes: int, gpu_type: str | None, share: Share | None = None, until: str = "then"
+) -> Reason:
+    """The reason of a job beside its estimated start: until then, or another time, others have what it could use."""
     if gpu_type == CPU_TYPE:
         return taken_by_others(share)
     of_type = "" if gpu_type is None else f"{gpu_type} "
@@ -181,7 +183,7 @@ def taken_until_then(gpus: int, nodes: int, gpu_type: str | None, share: Share |
     less = _any_of([*_less(gpus * nodes, gpu_type, share), "a shorter duration"])
     return Reason(
         ReasonCode.WAITING_FOR_GPUS,
-        f"Until then, other jobs or bookings hold {held} that it needs: {wanted}{beside} for its whole duration. "
+        f"Until {until}, other jobs or bookings hold {held} that it needs: {wanted}{beside} for its whole duration. "
         f"{less} may start sooner.",
     )
 

@@ -274,11 +274,11 @@ class Planner:
             return
         if self.predictions is not None and self.predictions.are_old(now):
             self._note_change()
-        if self._estimates is Estimates.CURRENT or (self._estimates is Estimates.NONE and not picture.has_waiting):
-            return
-        if self._cadence.puts_off_estimates(picture, now):
+        written = (Estimates.CURRENT,) if picture.has_waiting else (Estimates.CURRENT, Estimates.NONE)
+        if self._estimates in written or self._cadence.puts_off_estimates(picture, now):
             return
         self._cadence.estimated_at = now
+        await self._quota.update(picture.common, now)  # what was refused a moment ago is due to a newer booking
         estimates = picture.estimate_waits(now, self._rules.estimates)
         if self._rules.estimates and picture.has_waiting and self.predictions is not None:
             estimates = await self.predictions.add(picture, estimates, now, self._epoch)

@@ -215,7 +215,8 @@ async def test_bookings_and_jobs_of_a_project_share_its_quota(
     answer = await bob.post("/v1/bookings", json=asked(at(1), gpus=2, project="vision"))
     [broken] = answer.json()["broken_rules"]
     assert broken["code"] == "max_gpus"
-    assert "while project vision holds 1 at that time; the limit is 2 at once (project vision)" in broken["detail"]
+    assert "beside 1 of project vision from " in broken["detail"]
+    assert "Z on; the limit is 2 at once (project vision)" in broken["detail"]
     explained = await bob.post("/v1/policy/explain", json={**JOB, "gpus": 2, "project": "vision"})
     [limit] = explained.json()["limits"]
     assert (limit["value"], limit["used"], limit["scope"]) == (2, 1, "project:vision")

@@ -170,7 +170,7 @@ async def test_a_job_over_a_quota_is_accepted_and_one_that_never_fits_is_refused
 
     over = await verdict(2)
     assert '<span class="badge warn">Accepted</span>' in over
-    assert "2 GPUs while alice holds 3 at that time; the limit is 4 at once (everybody)." in words(over)
+    assert "2 GPUs beside 3 of the same user now; the limit is 4 at once (everybody)." in words(over)
     assert "5 of 4 GPUs with this job, over the quota 3 now" in words(over)
     assert '<p class="share over">' in over
     assert "of 100.5 GPU-hours with this job" in words(over)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from reservation_core.domain.calendar import length_micros, to_micros
 from reservation_core.domain.policy.quota_meters import Amount, AtOnce, InWeeks, Meter
-from reservation_core.domain.policy.quota_windows import Held, gpu_time, peak, week_start, weeks_of
+from reservation_core.domain.policy.quota_windows import Held, gpu_time, peak, peak_start, week_start, weeks_of
 from tests.examples import examples
 from tests.unit.reservation_core.domain.planning.worlds import T0
 
@@ -80,13 +80,14 @@ def played(
     everything = list(held.values())
     for number in range(0, 200, 7):
         since, until = FIRST + number * HALF, FIRST + (number + 5) * HALF
-        used = (
-            max(gpu_time(everything, week, week + WEEK) for week in weeks_of(since, until))
-            if unit
-            else peak(everything, since, until)
-        )
-        expected = length_micros(used) if isinstance(used, timedelta) else used
-        assert meter.most(to_micros(since), to_micros(until)) == expected
+        first = weeks_of(since, until)[0] if unit else since
+        if unit:
+            at = max(weeks_of(since, until), key=lambda week: gpu_time(everything, week, week + WEEK))
+            expected = length_micros(gpu_time(everything, at, at + WEEK))
+        else:
+            at = peak_start(everything, since, until)
+            expected = peak(everything, since, until)
+        assert meter.most(to_micros(since), to_micros(until)) == (expected, to_micros(at if expected else first))
     for held_rows in held.values():
         meter.remove(amount(held_rows))
     tried(meter, [], (1, 1, 0, 1), unit)

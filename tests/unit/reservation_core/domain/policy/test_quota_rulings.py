@@ -36,7 +36,7 @@ def test_what_was_allowed_counts_for_the_next() -> None:
     refused = ruling.refuses_start(start("job-2", 10))
     assert refused is not None
     assert refused.code is ReasonCode.QUOTA_REACHED
-    assert "while ann holds 2 at that time; the limit is 2 at once (user ann)" in refused.detail
+    assert "Asked for: 2 GPUs beside 2 of the same user now; the limit is 2 at once (user ann)" in refused.detail
     assert ruling.refuses_start(start("job-3", 10, asker=None)) is None
     slot = PlannedSlot("job-2", at(10), at(20), CARDS, asker=ANN)
     assert ruling.refuses_slot(slot) is None

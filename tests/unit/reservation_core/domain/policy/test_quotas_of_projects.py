@@ -10,6 +10,7 @@ from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules, Sco
 from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.quota_meters import Amount
 from reservation_core.domain.policy.quota_windows import Held, peak
+from reservation_core.domain.policy.rule_words import moment_text
 from reservation_core.domain.policy.rules import Holding, RuleRequest, UsageView, check
 from tests.examples import examples
 from tests.unit.reservation_core.domain.planning.worlds import MINUTE, T0, at
@@ -153,4 +154,6 @@ def test_no_more_are_said_to_be_promised_than_are_held_at_that_time() -> None:
     broken = check(request, POLICY, UsageView((running, *slots), ()), T0)
     assert broken
     for breach in broken:
-        assert " holds 3 at that time, 2 of them promised to job-1; the limit" in breach.detail
+        since = f"from {moment_text(at(20))} on, 2 of them promised to job-1; the limit"
+        whose = "project vision" if "(project" in breach.detail else "the same user"
+        assert f" beside 3 of {whose} {since}" in breach.detail

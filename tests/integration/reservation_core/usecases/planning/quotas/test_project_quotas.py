@@ -84,7 +84,7 @@ async def test_what_all_members_run_for_a_project_counts_together(bookings: Book
     assert await statuses(alice, *others) == [JobStatus.STARTING] * 2
     reason = (await bob.view(jobs[3])).reservation.reason
     assert reason.code is ReasonCode.QUOTA_REACHED
-    assert "1 GPU while project vision holds 2 at that time; the limit is 2 at once (project vision)" in reason.detail
+    assert "1 GPU beside 2 of project vision now; the limit is 2 at once (project vision)" in reason.detail
     # Bob's ends: alice's is the next.
     await ended(bookings, jobs[1])
     await planner.cycle()

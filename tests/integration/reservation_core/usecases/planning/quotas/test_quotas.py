@@ -38,7 +38,7 @@ async def test_over_ones_quota_one_waits_aside_and_others_pass(bookings: Booking
     view = await world.view(mine[2])
     assert view.reservation.reason.code is ReasonCode.QUOTA_REACHED
     assert view.reservation.reason.detail.startswith(
-        "Asked for: 1 GPU while alice holds 2 at that time; the limit is 2 at once"
+        "Asked for: 1 GPU beside 2 of the same user now; the limit is 2 at once"
     )
     assert view.queue_position == 1
     # There is a card for it, but her quota is used until then.
@@ -143,10 +143,14 @@ async def test_a_booking_made_behind_the_planners_back_is_seen_as_jobs_start(
     planner = await world.planner()
     await planner.cycle()
     planner._quota._every = HOUR  # what it knows is old from now on
-    await bookings.booked(START, gpus=2)
+    booked = await bookings.booked(START, gpus=2)
     job = await world.submitted()
     await planner.cycle()
     assert await statuses(world, job) == [JobStatus.QUEUED]
+    # What is said at once counts the booking, too.
+    await planner.publish_estimates()
+    view = await world.view(job)
+    assert (view.reservation.reason.code, view.estimated_start_at) == (ReasonCode.QUOTA_REACHED, booked.span.end)
     await again(planner)
     assert await statuses(world, job) == [JobStatus.QUEUED]
     assert (await world.view(job)).reservation.reason.code is ReasonCode.QUOTA_REACHED

@@ -116,7 +116,7 @@ def test_all_that_a_job_waits_for_is_named() -> None:
         return found.starts_at, [reason.code for reason in found.reasons]
 
     assert outlook(1, 60, 60) == (T0, [])
-    assert outlook(2, 60, 60) == (at(60), ["quota_reached"])
+    assert outlook(2, 60, 60) == (at(60), ["waiting_for_gpus", "quota_reached"])
     assert outlook(2, 90, 60, 90) == (at(90), ["quota_reached", "waiting_for_gpus"])
     assert outlook(1, 90, 60, 90) == (at(60), ["waiting_for_gpus"])
     assert outlook(3, 60) == (None, ["quota_reached"])
