@@ -41,21 +41,33 @@ class StartDelays:
         self._at = at
         self._search = SlotSearch(picture, at, _UNBOUND)
 
-    def allowed_from(self, job: Waiting, after: int) -> int | None:
-        """From when on the quotas allow a job, on any GPUs that it may get; None: never."""
-        times = [self._allowed(job, pool.gpu_type, after) for pool in self._picture.pools.for_job(job)]
-        return min((time for time in times if time is not None), default=None)
+    def allowed_from(self, job: Waiting, after: int) -> tuple[int | None, str]:
+        """From when on the quotas allow a job (None: never), and the type of GPUs on which they do."""
+        quotas, gpus, length = self._picture.quotas, job.all_gpus, length_micros(job.length)
+        first, gpu_type = None, ""
+        for pool in self._picture.pools.for_job(job):
+            allowed = quotas.earliest(job.asker(pool.gpu_type), gpus, length, after, job.id)
+            if not gpu_type or (allowed is not None and (first is None or allowed < first)):
+                first, gpu_type = allowed, pool.gpu_type
+        return first, gpu_type
 
     def of(self, job: Waiting, start: int | None) -> list[Reason]:
         """All that delays a job until its start (None: for ever), in the order of their ends; none if no quota does."""
-        if not self._is_delayed_by_quota(job, start):
+        quotas = self._picture.quotas
+        if quotas.is_empty or not any(
+            quotas.binds(job.asker(one.gpu_type)) for one in self._picture.pools.for_job(job)
+        ):
             return []
         delays: list[_Delay] = []
         gpus_until = at = self._at
         for _ in range(_ROUNDS):
-            allowed = self.allowed_from(job, at)
+            if start is not None and start <= at:
+                break
+            allowed, gpu_type = self.allowed_from(job, at)
             if allowed != at:
-                delays.append(self._quota_delay(job, at, allowed))
+                delays.append(self._quota_delay(job, gpu_type, at, allowed))
+            elif at == self._at and start is not None and self.allowed_from(job, start - 1)[0] == start - 1:
+                return []
             if allowed is None:
                 break
             free = self._free_from(job, at)
@@ -64,29 +76,16 @@ class StartDelays:
             if allowed == free == at:
                 break
             at = max(allowed, free)
+        if not delays:
+            return []
         if gpus_until > self._at:
             until = "then" if gpus_until == start else moment_text(to_moment(gpus_until))
             taken = taken_until_then(job.gpus, job.nodes, job.gpu_type, job.share, until)
             delays.insert(0, _Delay(gpus_until, taken))
         return [delay.reason for delay in sorted(delays, key=lambda delay: delay.until or FOREVER)]
 
-    def _is_delayed_by_quota(self, job: Waiting, start: int | None) -> bool:
-        """Whether its quotas forbid it to start now, or right before its start."""
-        quotas, pools = self._picture.quotas, self._picture.pools.for_job(job)
-        if quotas.is_empty or not pools or not any(quotas.binds(job.asker(pool.gpu_type)) for pool in pools):
-            return False
-        if self.allowed_from(job, self._at) != self._at:
-            return True
-        return start is not None and start > self._at and self.allowed_from(job, start - 1) != start - 1
-
-    def _allowed(self, job: Waiting, gpu_type: str, after: int) -> int | None:
-        length = length_micros(job.length)
-        return self._picture.quotas.earliest(job.asker(gpu_type), job.all_gpus, length, after, job.id)
-
-    def _quota_delay(self, job: Waiting, at: int, allowed: int | None) -> _Delay:
+    def _quota_delay(self, job: Waiting, gpu_type: str, at: int, allowed: int | None) -> _Delay:
         """The quotas that a start at a time would break."""
-        types = [pool.gpu_type for pool in self._picture.pools.for_job(job)]
-        gpu_type = next(one for one in types if self._allowed(job, one, at) == allowed)
         asked = (job.asker(gpu_type), job.all_gpus, length_micros(job.length), at, job.id)
         broken = self._picture.quotas.why_not(*asked, now=self._at)
         detail = "" if broken is None else broken.detail
@@ -126,7 +125,7 @@ def _bounded(picture: Picture, delays: StartDelays, estimate: WaitEstimate, at: 
     if start is None:
         return estimate
     if job.id not in picture.ledger.slots:
-        allowed = delays.allowed_from(job, max(to_micros(start), at))
+        allowed, _ = delays.allowed_from(job, max(to_micros(start), at))
         start = None if allowed is None else to_moment(allowed)
     reasons = delays.of(job, None if start is None else to_micros(start))
     if not reasons:
