@@ -8,6 +8,7 @@ from gpu_dev.server.exchange import read_answer
 from gpu_dev.wire.base import Page
 from gpu_dev.wire.notices import (
     NoticePreferences,
+    NoticePreferencesOut,
     NoticeQueued,
     NoticeTargetCreate,
     NoticeTargetCreated,
@@ -41,18 +42,18 @@ class NoticeCalls(Calls):
         """Remove a target."""
         return self._change("DELETE", NoticeTargetOut, _target(target_id))
 
-    def preferences(self) -> NoticePreferences:
+    def preferences(self) -> NoticePreferencesOut:
         """Every kind of notification with its channels."""
         return self.preferences_with_etag()[0]
 
-    def preferences_with_etag(self) -> tuple[NoticePreferences, str | None]:
+    def preferences_with_etag(self) -> tuple[NoticePreferencesOut, str | None]:
         """The preferences, and the ETag to give when they are changed."""
         response = self._exchange.send("GET", f"{_PATH}/preferences")
-        return read_answer(NoticePreferences, response.content), response.headers.get("etag")
+        return read_answer(NoticePreferencesOut, response.content), response.headers.get("etag")
 
-    def put_preferences(self, preferences: NoticePreferences, *, if_match: str | None = None) -> NoticePreferences:
+    def put_preferences(self, preferences: NoticePreferences, *, if_match: str | None = None) -> NoticePreferencesOut:
         """Replace the preferences; kinds left out get their default."""
-        return self._change("PUT", NoticePreferences, f"{_PATH}/preferences", preferences, if_match=if_match)
+        return self._change("PUT", NoticePreferencesOut, f"{_PATH}/preferences", preferences, if_match=if_match)
 
 
 def _target(target_id: str) -> str:

@@ -40,5 +40,9 @@ class NoticePreferences(Struct, kw_only=True):
     kinds: dict[NoticeKind, list[NoticeChannel]]
 
 
+class NoticePreferencesOut(NoticePreferences, kw_only=True):
+    unavailable: list[NoticeChannel] = []
+
+
 class NoticeQueued(Struct, kw_only=True):
     delivery: str

@@ -64,6 +64,12 @@ class NoticePreferences(Wire):
     ]
 
 
+class NoticePreferencesOut(NoticePreferences):
+    """The preferences, and the channels by which this server can't send: email without a mail server."""
+
+    unavailable: Annotated[list[NoticeChannel], Field(default_factory=list)]
+
+
 class NoticeQueued(Wire):
     """A queued test notification; the target shows the result. The receiver sees `delivery` as the id."""
 

@@ -17,6 +17,7 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Page, UserName
 from reservation_core.contracts.notices import (
     NoticePreferences,
+    NoticePreferencesOut,
     NoticeQueued,
     NoticeTargetCreate,
     NoticeTargetCreated,
@@ -40,20 +41,20 @@ class TargetsQuery(PageQuery):
 
 @router.get(
     "/preferences",
-    response_model=NoticePreferences,
+    response_model=NoticePreferencesOut,
     summary="Read your notification preferences",
     responses=answers(200, "The channels of every kind.", etag=True) | problems(),
 )
 async def get_preferences(services: Served, caller: Caller) -> Response:
-    """Every kind of notification with its channels: your preference, or else the default."""
+    """Every kind of notification with its channels (your preference, or else the default)."""
     async with services.runtime.uow() as uow:
         found = await notice_preferences.read(uow, caller)
-    return _preferences(found)
+        return _preferences(found, await notice_targets.unavailable_channels(uow))
 
 
 @router.put(
     "/preferences",
-    response_model=NoticePreferences,
+    response_model=NoticePreferencesOut,
     summary="Replace your notification preferences",
     responses=answers(200, "The channels of every kind after the change.", etag=True) | problems(400, 412, 413, 415),
     openapi_extra=changes(NoticePreferences),
@@ -64,7 +65,7 @@ async def put_preferences(request: Request, services: Served, caller: Caller) ->
     body = await bodies.read(request, NoticePreferences, limit=services.settings.max_body_bytes)
     async with services.runtime.uow() as uow:
         found = await notice_preferences.replace(uow, caller, body.kinds, expected, services.runtime.clock.now())
-    return _preferences(found)
+        return _preferences(found, await notice_targets.unavailable_channels(uow))
 
 
 @router.post(
@@ -191,7 +192,8 @@ def _visible_address(target: NoticeTarget) -> str:
     return f"{parts.scheme}://{parts.netloc}/…"
 
 
-def _preferences(found: StoredPreferences) -> Response:
-    shown = NoticePreferences(kinds={kind: sorted(channels) for kind, channels in found.kinds.items()})
+def _preferences(found: StoredPreferences, unavailable: list[NoticeChannel]) -> Response:
+    kinds = {kind: sorted(chosen) for kind, chosen in found.kinds.items()}
+    shown = NoticePreferencesOut(kinds=kinds, unavailable=unavailable)
     headers = {"ETag": version_tag(found.version)}
     return Response(shown.model_dump_json(), media_type="application/json", headers=headers)

@@ -69,7 +69,7 @@ def _words(event: EventOut, zone: ZoneInfo, now: datetime) -> str:  # noqa: C901
         case BookingEventKind.CHANGED:
             return "given another title"
         case BookingEventKind.STARTING_SOON:
-            return "notified that it begins soon"
+            return "begins soon"
         case BookingEventKind.STARTED:
             return "its time has begun"
         case BookingEventKind.START_PROMISE_MISSED:
@@ -79,9 +79,9 @@ def _words(event: EventOut, zone: ZoneInfo, now: datetime) -> str:  # noqa: C901
         case BookingEventKind.WORKLOAD_FAILED:
             return "its workload failed"
         case BookingEventKind.NO_SHOW_WARNING:
-            return "notified that nothing runs in it"
+            return "nothing runs in it"
         case BookingEventKind.ENDING_SOON:
-            return "notified that it ends soon"
+            return "ends soon"
         case BookingEventKind.ENDED:
             return "over"
         case BookingEventKind.RELEASED:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from starlette.responses import Response
 
+from api_service.web.calendar.turn_notices import own_targets
 from api_service.web.confirmation import ask
 from api_service.web.forms.policy_form import RuleText, rule_texts
 from api_service.web.rest_calls import RestProblemError
@@ -12,7 +13,7 @@ from api_service.web.token_form import SCOPES, scope_words, token_asked
 from api_service.web.token_revocation import ask_to_revoke
 from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
-from reservation_core.contracts.notices import NoticePreferences, NoticeTargetCreated, NoticeTargetOut
+from reservation_core.contracts.notices import NoticePreferencesOut, NoticeTargetCreated
 from reservation_core.contracts.people import SecretOut, TokenCreated, TokenOut
 from reservation_core.contracts.policy import RuleOut
 from reservation_core.contracts.sessions import SshKeyOut
@@ -20,7 +21,6 @@ from reservation_core.domain.notices.kinds import KIND_MEANINGS, NoticeChannel, 
 from reservation_core.domain.policy.limits import Scope
 from reservation_core.domain.policy.rule_words import scope_text
 from reservation_core.domain.time_words import rfc3339
-from reservation_core.usecases.people.notice_targets import sends_mail
 
 _REFUSALS = (400, 403, 409, 412, 413, 422)
 _NAMED = 5
@@ -90,7 +90,8 @@ async def choose_kinds(visit: Visit) -> Response:
         await visit.rest.send("PUT", "/v1/notifications/preferences", body={"kinds": kinds})
     except RestProblemError as problem:
         return await _refused(visit, problem)
-    return visit.go("/account", "You are notified of these events from now on.")
+    nowhere = "" if await own_targets(visit) else " Nothing is sent yet: you have no notification address."
+    return visit.go("/account", f"Your choice is saved.{nowhere}", warns=bool(nowhere))
 
 
 async def add_target(visit: Visit) -> Response:
@@ -107,7 +108,7 @@ async def add_target(visit: Visit) -> Response:
 
 async def confirm_remove_target(visit: Visit) -> Response:
     """Explain what removing a notification address would end."""
-    found = [target for target in await _targets(visit) if target.id == visit.path("target")]
+    found = [target for target in await own_targets(visit) if target.id == visit.path("target")]
     if not found:
         raise RestProblemError.because(404, "You have no address with this id. `gpu-dev notify targets` shows yours.")
     target = found[0]
@@ -150,11 +151,6 @@ async def _refused(visit: Visit, problem: RestProblemError) -> Response:
     return await show_account(visit, problem=problem)
 
 
-async def _sends_mail(visit: Visit) -> bool:
-    async with visit.services.runtime.uow() as uow:
-        return await sends_mail(uow)
-
-
 async def _tokens(visit: Visit) -> list[TokenOut]:
     """The visitor's tokens that are not revoked."""
     tokens = await visit.rest.all(Page[TokenOut], "/v1/tokens", {"user": visit.principal.user}, at_most=1000)
@@ -186,12 +182,6 @@ async def _rules(visit: Visit) -> list[tuple[str, list[RuleText]]]:
     ]
 
 
-async def _targets(visit: Visit) -> list[NoticeTargetOut]:
-    """The visitor's notification addresses."""
-    targets = await visit.rest.all(Page[NoticeTargetOut], "/v1/notifications/targets", at_most=200)
-    return [target for target in targets if target.user == visit.principal.user]
-
-
 async def show_account(
     visit: Visit,
     *,
@@ -203,7 +193,7 @@ async def show_account(
 ) -> Response:
     """The account's page. `made`, `target`: what was made just now; `typed_key`: an SSH key that was refused;
     `typed_secret`: the name of a secret that was refused."""
-    preferences = await visit.rest.get(NoticePreferences, "/v1/notifications/preferences")
+    preferences = await visit.rest.get(NoticePreferencesOut, "/v1/notifications/preferences")
     return visit.page(
         "account.html",
         title="Your account",
@@ -222,8 +212,8 @@ async def show_account(
         kinds=preferences.kinds,
         meanings=KIND_MEANINGS,
         channels=list(NoticeChannel),
-        sends_mail=await _sends_mail(visit),
-        targets=await _targets(visit),
+        sends_mail=NoticeChannel.EMAIL not in preferences.unavailable,
+        targets=await own_targets(visit),
     )
 
 

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from api_service.web.calendar.booking_life import life_of_booking
 from api_service.web.calendar.booking_losses import what_bookings_lose, what_goes_back
+from api_service.web.calendar.turn_notices import why_not_at_turn
 from api_service.web.confirmation import ask
 from api_service.web.finding.address_words import chosen_word, no_such_choice
 from api_service.web.finding.list_order import Column, read_choice
@@ -220,6 +221,8 @@ async def _page(
     events = await visit.rest.get(Page[EventOut], "/v1/events", {"subject": booking.id, "limit": _STEPS})
     now_is = _fields(visit, booking)
     jobs = await _jobs(visit, booking)
+    mine = booking.user == visit.principal.user
+    waits = mine and booking.status is BookingStatus.WAITING
     kept = {} if typed is None else {name: value for name, value in visit.form.shown().items() if name in now_is}
     return visit.page(
         "booking.html",
@@ -241,7 +244,9 @@ async def _page(
         over=booking.status in FINAL_BOOKINGS,
         begun=booking.status is BookingStatus.ACTIVE,
         usable=booking.status in (BookingStatus.CONFIRMED, BookingStatus.ACTIVE),
-        mine=booking.user == visit.principal.user,
+        mine=mine,
+        waits=waits,
+        not_notified=await why_not_at_turn(visit, booking) if waits else None,
     )
 
 

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from datetime import timedelta
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from gpu_dev.calls.booking_calls import Reach
 from gpu_dev.commands.bookings.lost_dates import dates_lost
-from gpu_dev.commands.bookings.made_bookings import show_booking, show_made
+from gpu_dev.commands.bookings.made_bookings import say_if_notified, show_booking, show_made
 from gpu_dev.commands.bookings.possible_slots import check_possible
 from gpu_dev.commands.jobs.job_options import Image, WorkingDir
 from gpu_dev.display.calendar_views import (
@@ -43,14 +43,12 @@ from gpu_dev.wire.bookings import (
     BookingChange,
     BookingCreate,
     BookingOut,
-    BookingSeries,
-    BookingVerdict,
-    SeriesVerdict,
 )
 from reservation_core.domain.model import BookingStatus
 from reservation_core.domain.status_words import booking_status
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
+T = TypeVar("T")
 
 _COMMAND_LAST = {"allow_interspersed_args": False}
 BookingIdArgument = Annotated[
@@ -126,21 +124,21 @@ def create(
         asked = fields | slot_fields(start, end, duration, zone)
         return make_request(BookingCreate, {name: value for name, value in asked.items() if value is not None})
 
-    show_made(_booked(ctx, request, dry_run=dry_run, starts_now=start.strip().lower() == "now"), output)
-
-
-def _booked(
-    ctx: typer.Context, request: Callable[[], BookingCreate], *, dry_run: bool, starts_now: bool
-) -> BookingOut | BookingSeries | BookingVerdict | SeriesVerdict:
-    wanted = request()
     with client_for(ctx) as client:
         book = client.bookings.would_book if dry_run else client.bookings.book
-        try:
-            return book(wanted)
-        except ApiError as refusal:
-            if not starts_now or not _is_past(refusal):
-                raise
-            return book(request())  # the minute has turned on the way
+        made = _booked(book, request, starts_now=start.strip().lower() == "now")
+        show_made(made, output)
+        if output is None and isinstance(made, BookingOut):
+            say_if_notified(client, made)
+
+
+def _booked(book: Callable[[BookingCreate], T], request: Callable[[], BookingCreate], *, starts_now: bool) -> T:
+    try:
+        return book(request())
+    except ApiError as refusal:
+        if not starts_now or not _is_past(refusal):
+            raise
+        return book(request())  # the minute has turned on the way
 
 
 @app.command("list")
@@ -182,7 +180,10 @@ def list_bookings(
 def show(ctx: typer.Context, booking_id: BookingIdArgument, output: Output = Format.TABLE) -> None:
     """Show one booking."""
     with client_for(ctx) as client:
-        put(show_one(client.bookings.get(booking_id_of(client, booking_id)), BOOKING_DETAILS, output))
+        booking = client.bookings.get(booking_id_of(client, booking_id))
+        put(show_one(booking, BOOKING_DETAILS, output))
+        if output is Format.TABLE and booking.user == client.me().name:
+            say_if_notified(client, booking)
 
 
 @app.command()

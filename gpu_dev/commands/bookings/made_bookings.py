@@ -1,5 +1,6 @@
 """What `book` shows of a booking or a series that was made or changed, or would be."""
 
+from gpu_dev.client import GpuDevClient
 from gpu_dev.display.amounts import resource_words
 from gpu_dev.display.calendar_views import BOOKING, BOOKING_DETAILS, VERDICT, booked_on, costs_in_words
 from gpu_dev.display.local_times import local_sentence, slot_words, wall_words
@@ -7,6 +8,8 @@ from gpu_dev.display.output import Column, Format, View, as_data, show_list, sho
 from gpu_dev.display.views import wanted_gpus
 from gpu_dev.terminal import put, say
 from gpu_dev.wire.bookings import BookingOut, BookingSeries, BookingVerdict, SeriesVerdict
+from reservation_core.domain.model import BookingStatus
+from reservation_core.domain.notices.reach import kind_at_turn, why_not_notified
 from reservation_core.domain.status_words import booking_status
 
 _DATA = (Format.JSON, Format.YAML)
@@ -49,6 +52,20 @@ def _show_series(made: BookingSeries | SeriesVerdict, output: Format | None) -> 
     for left_out in made.skipped:
         reasons = "; ".join(local_sentence(rule.detail) for rule in left_out.broken_rules)
         say(f"{wall_words(left_out.local_start)} left out: {reasons}")
+
+
+def say_if_notified(client: GpuDevClient, booking: BookingOut) -> None:
+    """Say of a booking of one's own on the waitlist whether a notification comes at its turn."""
+    if booking.status is not BookingStatus.WAITING:
+        return
+    preferences = client.notices.preferences()
+    chosen = preferences.kinds.get(kind_at_turn(auto_accept=booking.auto_accept), [])
+    targets = ((one.channel, one.status) for one in client.notices.targets() if one.user == booking.user)
+    why_not = why_not_notified(chosen, preferences.unavailable, targets)
+    if why_not is None:
+        say("You are notified when its GPUs become free.")
+    else:
+        say(f"{why_not} Add one: gpu-dev notify add -h. To look yourself: gpu-dev book waitlist")
 
 
 def _in_words(booking: BookingOut | BookingVerdict) -> str:

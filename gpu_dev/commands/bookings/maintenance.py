@@ -28,7 +28,7 @@ OneOutput = Annotated[Format | None, typer.Option("--output", "-o", help="Output
 def plan(
     ctx: typer.Context,
     where: Annotated[list[str], typer.Argument(metavar="NODE[:GPUS]", help="Nodes, or GPUs of nodes: n1 or n1:0,2.")],
-    reason: Annotated[str, typer.Option(help="The reason; affected users are notified of it.")],
+    reason: Annotated[str, typer.Option(help="The reason; affected users see it.")],
     start: Annotated[str | None, typer.Option("--start", "-s", help="When (default: now).")] = None,
     duration: Annotated[str | None, typer.Option("--for", "-d", help="For how long: 4h, 2d.")] = None,
     end: Annotated[str | None, typer.Option("--end", help="Until when, instead of --for.")] = None,

@@ -17,7 +17,7 @@ from gpu_dev.inputs.requests import make_request
 from gpu_dev.options import Output, Yes
 from gpu_dev.session import client_for, own_names
 from gpu_dev.terminal import put, say
-from gpu_dev.wire.notices import NoticePreferences, NoticeTargetCreate, NoticeTargetOut
+from gpu_dev.wire.notices import NoticePreferences, NoticePreferencesOut, NoticeTargetCreate, NoticeTargetOut
 from reservation_core.domain.notices.kinds import KIND_MEANINGS, NoticeChannel, NoticeKind
 from reservation_core.domain.similar_names import did_you_mean
 
@@ -28,11 +28,11 @@ _PATIENCE_S = 15.0
 _PAUSE_S = 0.3
 
 
-def _by_kind(found: NoticePreferences) -> str:
+def _by_kind(found: NoticePreferencesOut) -> str:
     return "; ".join(f"{kind.value}: {','.join(channels) or _NOBODY}" for kind, channels in found.kinds.items())
 
 
-_PREFERENCES = View[NoticePreferences](name=lambda _found: "preferences", columns=(Column("KINDS", _by_kind),))
+_PREFERENCES = View[NoticePreferencesOut](name=lambda _found: "preferences", columns=(Column("KINDS", _by_kind),))
 TargetId = Annotated[
     str,
     typer.Argument(
@@ -160,7 +160,8 @@ def set_preferences(
         list[str],
         typer.Argument(
             metavar="KIND=CHANNELS",
-            help=f"Such as ended=email,slack or started=none. Channels: {', '.join(NoticeChannel)}.",
+            help=f"Such as ended=slack,webhook or started=none. Channels: {', '.join(NoticeChannel)}. "
+            "`gpu-dev notify show` says if the server can't send e-mail.",
         ),
     ],
     output: Output = Format.TABLE,
@@ -191,10 +192,12 @@ def read_preference(word: str) -> tuple[NoticeKind, list[NoticeChannel]]:
     return NoticeKind(kind), [NoticeChannel(channel) for channel in channels]
 
 
-def _show(found: NoticePreferences, output: Format) -> None:
+def _show(found: NoticePreferencesOut, output: Format) -> None:
     if output in (Format.TABLE, Format.WIDE):
         width = max((len(kind.value) for kind in found.kinds), default=0)
         for kind, channels in found.kinds.items():
             put(f"{kind.value:<{width}}  {', '.join(channels) or _NOBODY}\n")
+        if NoticeChannel.EMAIL in found.unavailable:
+            say("Nothing is sent by email: this server has no mail server.")
     else:
         put(show_one(found, _PREFERENCES, output))

@@ -103,7 +103,7 @@ _HONOURED = (
 
 _CPUS = "CPUs of a node are not told apart. Ask for a number of them with --cpus-per-task."
 _NO_OUTPUT_FILE = "No file is written. The server keeps the output: gpu-dev logs ID."
-_NOTIFIED = "Notifications are chosen once for all jobs: gpu-dev notify set ended=email."
+_NOTIFIED = "Notifications are chosen once for all jobs: gpu-dev notify -h."
 _NO_EFFECT = "It changes nothing of a job here."
 
 _PASSED_OVER = (

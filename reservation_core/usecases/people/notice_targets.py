@@ -100,16 +100,16 @@ async def try_out(uow: UnitOfWork, principal: Principal, target_id: str, ids: Id
     return delivery
 
 
-async def sends_mail(uow: UnitOfWork) -> bool:
-    """Whether there is a mail server, as far as is known."""
+async def unavailable_channels(uow: UnitOfWork) -> list[NoticeChannel]:
+    """The channels by which the server can't send, as far as is known: mail without a mail server."""
     routes = await uow.notices.routes()
-    return routes is None or routes.mail
+    return [] if routes is None or routes.mail else [NoticeChannel.EMAIL]
 
 
 async def _check_reachable(uow: UnitOfWork, channel: NoticeChannel, address: str) -> None:
     """Raise UnreachableTargetError where no notification could arrive, as far as that shows without a connection."""
     if channel is NoticeChannel.EMAIL:
-        if not await sends_mail(uow):
+        if channel in await unavailable_channels(uow):
             raise UnreachableTargetError(NO_MAIL)
         return
     routes = await uow.notices.routes()

@@ -36,6 +36,8 @@ def test_a_booking_from_its_making_to_its_end(system: System) -> None:
     assert "on the waitlist" in waits.stdout
     [waiting] = _data(system, "book", "waitlist", who="bob")["items"]  # type: ignore[index, call-overload]
     assert waiting["status"] == "waiting"
+    for shown in (waits, system.cli("book", "show", waiting["id"], who="bob")):
+        assert "not notified of it: you have no notification address. Add one: gpu-dev notify add" in shown.stderr
     for words in (("extend", booking_id, "--by", "1h"), ("move", booking_id, "--end", "tomorrow 14:00")):
         assert "14:00" in system.cli("book", *words, "--dry-run").stdout
     longer = system.cli("book", "extend", booking_id.removeprefix("bkg-"), "--by", "1h")
@@ -261,6 +263,7 @@ def test_a_notification_that_did_not_arrive_is_not_said_to_be_on_its_way(system:
 def test_an_address_that_can_not_be_reached_is_refused_with_what_to_do(system: System) -> None:
     # As soon as the processor has said what it can send.
     eventually_sync(lambda: "has no mail server" in system.cli("notify", "add", "email", "ada@example.org").stderr)
+    assert "Nothing is sent by email: this server has no mail server." in system.cli("notify", "show").stderr
     loopback = system.cli("notify", "add", "slack", "https://127.0.0.1/hook")
     assert loopback.returncode == 4
     assert "not a public address" in loopback.stderr

@@ -37,11 +37,9 @@ async def plan(visit: Visit) -> Response:
     except RestProblemError as problem:
         return await _page(visit, problem=problem)
     affected = len(made.affected)
-    consequence = (
-        "1 job or booking is affected; its owner is notified."
-        if affected == 1
-        else (f"{affected} jobs and bookings are affected; their owners are notified.")
-    )
+    consequence = "1 job or booking is affected." if affected == 1 else f"{affected} jobs and bookings are affected."
+    if affected:
+        consequence += " Owners who have a notification address are notified."
     return visit.go("/admin/maintenance", f"Planned. {consequence}")
 
 

@@ -46,6 +46,7 @@ async def test_what_one_is_told_is_chosen_and_where_is_added(browsing: SignedIn)
     alice = await browsing("alice")
     await alice.send("/account/notices", started="email")
     page = await alice.get("/account")
+    assert "Your choice is saved. Nothing is sent yet: you have no notification address." in words(page)
     assert 'name="started" value="email" checked' in page
     assert page.count(" checked") == 1
     assert "no show Nothing uses a booking; it is released soon." in words(page)
@@ -74,6 +75,7 @@ async def test_mail_is_not_suggested_where_no_mail_server_is_set(browsing: Signe
         page = await alice.get("/account")
         assert ("Add an e-mail address" in page) is mail
         assert ('<option value="email" disabled>' in page) is not mail
+        assert ("Nothing is sent by email" in page) is not mail
 
 
 async def test_a_tokens_budget_is_typed_and_shown(browsing: SignedIn, people: People) -> None:
