@@ -24,6 +24,7 @@ from reservation_core.contracts.base import Page
 from reservation_core.contracts.bookings import BookingOut, BookingSeries, BookingVerdict
 from reservation_core.contracts.jobs import Job
 from reservation_core.domain.bookings.nouns import FINAL_BOOKINGS
+from reservation_core.domain.jobs.workload_words import workload_words
 from reservation_core.domain.model import FINAL_STATUSES, BookingStatus, JobStatus
 
 _PAST = timedelta(days=90)
@@ -222,6 +223,7 @@ async def _page(
     now_is = _fields(visit, booking)
     jobs = await _jobs(visit, booking)
     mine = booking.user == visit.principal.user
+    workload = booking.workload
     waits = mine and booking.status is BookingStatus.WAITING
     kept = {} if typed is None else {name: value for name, value in visit.form.shown().items() if name in now_is}
     return visit.page(
@@ -246,6 +248,9 @@ async def _page(
         usable=booking.status in (BookingStatus.CONFIRMED, BookingStatus.ACTIVE),
         mine=mine,
         waits=waits,
+        runs=[]
+        if workload is None
+        else workload_words(workload.command, workload.image, workload.working_dir, workload.env),
         not_notified=await why_not_at_turn(visit, booking) if waits else None,
     )
 

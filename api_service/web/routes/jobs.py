@@ -1,6 +1,5 @@
 """The list of jobs, and one job with its life, its log and its forms."""
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +24,7 @@ from reservation_core.contracts.base import Page
 from reservation_core.contracts.jobs import Job
 from reservation_core.contracts.sessions import JobConnection
 from reservation_core.domain.errors import JobNotRunningError, NotFoundError
+from reservation_core.domain.jobs.workload_words import workload_words
 from reservation_core.domain.model import FINAL_STATUSES, JobStatus, PodName
 from reservation_core.domain.sessions.ways_in import Way
 from reservation_core.ports.cluster import ClusterUnavailableError
@@ -34,7 +34,6 @@ from reservation_core.usecases.jobs.visible_jobs import view_visible
 from reservation_core.usecases.people.users import RESERVED_NAMES
 from reservation_core.usecases.sessions.enter import find_pod_to_enter
 
-_COMMAND = 300
 _EVENTS = 500
 _PORTS = 20
 _ASK_NO_MORE = 286
@@ -279,10 +278,10 @@ def _context(visit: Visit, state: _JobState) -> dict[str, Any]:
     """What the templates of a job's page use."""
     ended = state.job.status in FINAL_STATUSES
     workload = state.view.reservation.workload
-    command = shlex.join(workload.command)
+    variables = [name for name, _ in workload.env]
     return {
         "job": state.job,
-        "command": command if len(command) <= _COMMAND else f"{command[:_COMMAND]} …",
+        "runs": workload_words(workload.command, workload.image, workload.working_dir, variables),
         "disks": workload.disks,
         "secrets": workload.secrets,
         "steps": state.steps,

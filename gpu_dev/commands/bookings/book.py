@@ -14,7 +14,6 @@ from gpu_dev.commands.bookings.possible_slots import check_possible
 from gpu_dev.commands.jobs.job_options import Image, WorkingDir
 from gpu_dev.display.calendar_views import (
     BOOKING,
-    BOOKING_DETAILS,
     FEED,
     SLOT,
     WAITLIST,
@@ -181,7 +180,7 @@ def show(ctx: typer.Context, booking_id: BookingIdArgument, output: Output = For
     """Show one booking."""
     with client_for(ctx) as client:
         booking = client.bookings.get(booking_id_of(client, booking_id))
-        put(show_one(booking, BOOKING_DETAILS, output))
+        show_booking(booking, output)
         if output is Format.TABLE and booking.user == client.me().name:
             say_if_notified(client, booking)
 

@@ -6,6 +6,7 @@ from gpu_dev.display.calendar_views import BOOKING, BOOKING_DETAILS, VERDICT, bo
 from gpu_dev.display.local_times import local_sentence, slot_words, wall_words
 from gpu_dev.display.output import Column, Format, View, as_data, show_list, show_one
 from gpu_dev.display.views import wanted_gpus
+from gpu_dev.display.workloads import with_workload
 from gpu_dev.terminal import put, say
 from gpu_dev.wire.bookings import BookingOut, BookingSeries, BookingVerdict, SeriesVerdict
 from reservation_core.domain.model import BookingStatus
@@ -33,7 +34,7 @@ def show_booking(booking: BookingOut | BookingVerdict, output: Format | None) ->
     elif isinstance(booking, BookingVerdict):
         put(show_one(booking, VERDICT, output))
     else:
-        put(show_one(booking, BOOKING_DETAILS, output))
+        put(show_one(booking, with_workload(BOOKING_DETAILS, booking.workload), output))
 
 
 def _show_series(made: BookingSeries | SeriesVerdict, output: Format | None) -> None:

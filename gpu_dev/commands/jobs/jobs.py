@@ -11,6 +11,7 @@ from gpu_dev.commands.jobs.empty_lists import listed_jobs
 from gpu_dev.display.local_times import local_sentence, local_time
 from gpu_dev.display.output import Column, Format, View, show_list, show_one
 from gpu_dev.display.views import JOB, JOB_DETAILS
+from gpu_dev.display.workloads import with_workload
 from gpu_dev.errors import ApiError, ClientError, UsageError
 from gpu_dev.following import has_ended, place_note, waiting_line
 from gpu_dev.inputs.asking import confirmed
@@ -100,11 +101,11 @@ def show(ctx: typer.Context, job_id: JobId, output: Output = Format.TABLE, again
 
 
 def _details_with(spec: JobSpec) -> View[Job]:
-    """The details of a job, with the disks and secrets of its request."""
+    """The details of a job, with what it runs and the disks and secrets of its request."""
     disks = ", ".join(f"{disk.name} at {disk.path}{' (read-only)' if disk.read_only else ''}" for disk in spec.disks)
     secrets = ", ".join(f"{secret.name} in {secret.path or f'${secret.env}'}" for secret in spec.secrets)
     more = (Column[Job]("DISKS", lambda _: disks), Column[Job]("SECRETS", lambda _: secrets))
-    return replace(JOB_DETAILS, columns=JOB_DETAILS.columns + more)
+    return with_workload(replace(JOB_DETAILS, columns=JOB_DETAILS.columns + more), spec.workload)
 
 
 @extend_app.command()

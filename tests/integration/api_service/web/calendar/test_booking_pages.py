@@ -49,6 +49,17 @@ async def test_its_jobs_are_listed_with_their_names_and_status(browsing: SignedI
 
 
 @pytest.mark.usefixtures("lab")
+async def test_it_says_what_it_runs(browsing: SignedIn, alice: httpx.AsyncClient) -> None:
+    workload = {"command": ["sh", "-c", "echo <hi>"], "env": {"KEY": "in-confidence"}, "working_dir": "/tmp"}
+    runs = await booked(alice, at(3), gpu_type="h100", workload=workload)
+    page = await (await browsing("alice")).get(f"/bookings/{runs['id']}")
+    assert "Command sh -c 'echo <hi>' Working folder /tmp Variables KEY " in words(page)
+    assert "in-confidence" not in page
+    alone = await booked(alice, at(6), gpu_type="h100")
+    assert "<dt>Command" not in await (await browsing("alice")).get(f"/bookings/{alone['id']}")
+
+
+@pytest.mark.usefixtures("lab")
 async def test_its_share_of_cpus_and_memory_is_shown(
     browsing: SignedIn, alice: httpx.AsyncClient, runtime: Runtime
 ) -> None:
