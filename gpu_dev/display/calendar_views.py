@@ -8,6 +8,7 @@ from gpu_dev.display.local_times import local_sentence, local_time, minute
 from gpu_dev.display.output import Column, View, amount, as_data
 from gpu_dev.display.views import wanted_gpus
 from gpu_dev.inputs.durations import format_duration
+from reservation_core.domain.bookings.windows import fate_words
 from reservation_core.domain.gpu_use.figures import memory_figure
 from reservation_core.domain.model import RequestVerdict
 from reservation_core.domain.policy.prices import rounded_cost
@@ -50,10 +51,8 @@ def places(window: "MaintenanceOut") -> str:
 
 
 def becomes(affected: "AffectedOut") -> str:
-    """A window's effect on a reservation: `goes on at 2030-01-11 21:00 as bkg-7f3k9q2m`."""
-    at = "" if affected.resumes_at is None else f" at {local_time(affected.resumes_at)}"
-    booking = "" if affected.goes_on_as is None else f" as {affected.goes_on_as}"
-    return affected.fate.value.replace("_", " ") + at + booking
+    """A window's effect on a reservation, in words."""
+    return local_sentence(fate_words(affected.fate, affected.ends_at, affected.resumes_at, affected.goes_on_as))
 
 
 BOOKING: "View[BookingOut]" = View(
@@ -282,7 +281,6 @@ AFFECTED: "View[AffectedOut]" = View(
         Column("ID", lambda one: one.id),
         Column("USER", lambda one: one.user),
         Column("EFFECT", becomes),
-        Column("ENDS", lambda one: local_time(one.ends_at)),
     ),
     empty="It affects no job and no booking.",
 )

@@ -11,7 +11,7 @@ from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.maintenance import MaintenanceOut
 from reservation_core.contracts.nodes import NodeOut
-from reservation_core.domain.bookings.windows import WindowStatus
+from reservation_core.domain.bookings.windows import WindowStatus, fate_words
 from reservation_core.domain.policy.rule_words import counted
 from reservation_core.domain.time_words import rfc3339
 
@@ -95,6 +95,7 @@ async def _page(
         node_names=[node.name for node in nodes],
         typed=visit.form.shown(),
         preview=preview,
+        fate_words=fate_words,
         problem=problem,
     )
 

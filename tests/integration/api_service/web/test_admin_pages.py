@@ -124,6 +124,16 @@ async def test_a_node_is_cordoned_and_taken_back(browsing: SignedIn, root: httpx
     assert "takes jobs" in words(await admin.get("/admin/nodes"))
 
 
+async def test_a_booking_that_loses_its_middle_is_said_to_end_and_to_continue(
+    browsing: SignedIn, alice: httpx.AsyncClient, with_gpus: None
+) -> None:
+    made = await alice.post("/v1/bookings", json={"gpus": 4, "start": rfc3339(at(30)), "duration": "PT4H"})
+    assert made.status_code == 201, made.text
+    fields = {"nodes": "node1", "start": f"{at(31):%Y-%m-%dT%H:%M}", "duration": "1h", "reason": "fans"}
+    page = words((await (await browsing("root")).send("/admin/maintenance/preview", **fields)).text)
+    assert re.search(r"ends at \w+ [^,]* UTC, and continues at \w+ [^,]* UTC as another booking", page), page
+
+
 async def test_maintenance_is_planned_after_a_look_at_whom_it_affects(browsing: SignedIn, with_gpus: None) -> None:
     admin = await browsing("root")
     fields = {"nodes": "node1", "duration": "2h", "reason": "new fans"}
