@@ -65,7 +65,10 @@ async def test_the_rules_for_oneself_are_shown_the_most_specific_first(
     found = [int(word) for word in shown.split() if word.isdigit()]
     assert found == [37, 32, 34, 36, 31]
     assert "you, h100" in shown
-    assert "its limits on GPUs at once, GPU-hours and open bookings apply in addition to yours" in shown
+    same = "a user’s, then a project’s, then a type’s, then everybody’s. A project’s limits on GPUs at once, GPU-hours "
+    same += "and open bookings apply in addition to a user’s own: its members share them."
+    assert same in shown
+    assert same in words(await (await browsing("root")).get("/admin/policy"))
     asked = list[object]()
     send = RestCalls.send
 
