@@ -24,8 +24,11 @@ class KnownTypes:
         self._seen: Set[str] = frozenset()
         self._none_until = 0.0
 
-    async def check(self, gpu_type: str, policy: Policy) -> None:
-        """Return where a job of this type may start some day, or no node has had a GPU yet. Raises NoSuchTypeError."""
+    async def check(self, gpu_type: str, policy: Policy, *, is_admin: bool) -> None:
+        """Return where a job of this type may start some day, or no node has had a GPU yet. Raises NoSuchTypeError.
+
+        Only administrators (`is_admin`) read how to announce a type.
+        """
         if gpu_type in self._seen or gpu_type in policy.gpu_types or gpu_type in self._configured:
             return
         now = asyncio.get_running_loop().time()
@@ -40,8 +43,12 @@ class KnownTypes:
         if not self._seen or gpu_type in self._seen:
             return
         known = self._seen | policy.gpu_types | self._configured
+        next_step = (
+            f"To announce a type before its nodes arrive: gpu-dev policy set gpu_type:{gpu_type} max_gpus=8."
+            if is_admin
+            else "`gpu-dev gpus` shows how many of each are free."
+        )
         raise NoSuchTypeError(
             f"There is no GPU of type {gpu_type!r} here.{type_meant(gpu_type, known)} Ask for one of these types, or "
-            f"for no type to get any: {', '.join(sorted(known))}. An administrator can announce a type before its "
-            f"nodes arrive: gpu-dev policy set gpu_type:{gpu_type} max_gpus=8."
+            f"for no type to get any: {', '.join(sorted(known))}. {next_step}"
         )

@@ -34,7 +34,7 @@ async def prepared(body: JobSubmit, caller: Principal, services: Services, now: 
     """The job that is to be stored. Raises DomainError for what is refused without a look at the queue."""
     policy = services.policy.known or await services.policy.current()
     body, has_home = await _with_home(body, caller, services)
-    found = await refusals_of(body.workload.image, body.gpu_type, services)
+    found = await refusals_of(body.workload.image, body.gpu_type, caller, services)
     if body.secrets:
         found += await _unknown_secrets(body, caller, services)
     if body.disks:

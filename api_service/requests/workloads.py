@@ -4,6 +4,7 @@ from typing import assert_never
 
 from api_service.services import Services
 from reservation_core.domain.errors import DomainError, NoDisksError, NoFilesError, NoImagesError, NoSuchTypeError
+from reservation_core.ports.people.identities import Principal
 from reservation_core.runtime.settings.components import ClusterKind, CommonSettings, GraceSettings
 from reservation_core.usecases.disks.snapshots import CopyRules
 
@@ -78,7 +79,9 @@ def copy_rules(settings: CommonSettings) -> CopyRules:
     return CopyRules(settings.disks.bounds, is_still=settings.cluster is ClusterKind.LOCAL)
 
 
-async def refusals_of(image: str | None, gpu_type: str | None, services: Services) -> list[DomainError]:
+async def refusals_of(
+    image: str | None, gpu_type: str | None, caller: Principal, services: Services
+) -> list[DomainError]:
     """Why this server could never run a job with this image on this type of GPU."""
     found: list[DomainError] = []
     try:
@@ -88,7 +91,8 @@ async def refusals_of(image: str | None, gpu_type: str | None, services: Service
         found.append(error)
     try:
         if gpu_type is not None:
-            await services.known_types.check(gpu_type, services.policy.known or await services.policy.current())
+            policy = services.policy.known or await services.policy.current()
+            await services.known_types.check(gpu_type, policy, is_admin=caller.is_admin)
     except NoSuchTypeError as error:
         found.append(error)
     return found

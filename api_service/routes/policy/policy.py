@@ -23,6 +23,7 @@ from reservation_core.domain.policy.limits import Scope
 from reservation_core.domain.policy.rules import RuleRequest
 from reservation_core.domain.request_terms import CPU_TYPE
 from reservation_core.domain.user_names import USER_NAME, folded
+from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.policy.policies import StoredRule
 from reservation_core.usecases.policy import change_policy
 from reservation_core.usecases.policy import explain as explaining
@@ -76,7 +77,7 @@ async def explain(request: Request, services: Served, caller: Caller) -> Respons
         priority=body.priority,
         replaces=body.instead_of,
     )
-    unfit = await _unfit(body, services)
+    unfit = await _unfit(body, caller, services)
     # Neither is held to quotas.
     in_booking = wanted.kind is ReservationKind.JOB and (body.booking_id is not None or body.gpus == 0)
     with services.dry_run_turns.take():
@@ -103,11 +104,11 @@ async def explain(request: Request, services: Served, caller: Caller) -> Respons
     return await once(request, caller, body.model_dump_json().encode(), services.runtime.uow, act)
 
 
-async def _unfit(body: ExplainRequest, services: Services) -> list[VerdictReason]:
+async def _unfit(body: ExplainRequest, caller: Principal, services: Services) -> list[VerdictReason]:
     """Why this server could never run a workload, or knows no such GPUs, as submitting says it."""
     image = None if body.workload is None else body.workload.image
     gpu_type = body.gpu_type if body.start is None else None
-    return [VerdictReason(error.code, error.detail) for error in await refusals_of(image, gpu_type, services)]
+    return [VerdictReason(error.code, error.detail) for error in await refusals_of(image, gpu_type, caller, services)]
 
 
 @router.get("", response_model=Page[RuleOut], summary="List the rules", responses=problems(400))

@@ -37,9 +37,9 @@ async def test_before_any_gpu_one_of_many_submissions_asks(monkeypatch: pytest.M
     database = Database()
     known = KnownTypes(cast("Any", database), ())
     monkeypatch.setattr(known_types, "_NONE_FOR_S", 0.0)  # the next submission asks again
-    await known.check("h100", NO_POLICY)
+    await known.check("h100", NO_POLICY, is_admin=False)
     monkeypatch.setattr(known_types, "_NONE_FOR_S", 60.0)
-    await asyncio.gather(*(known.check("h100", NO_POLICY) for _ in range(10)))
+    await asyncio.gather(*(known.check("h100", NO_POLICY, is_admin=False) for _ in range(10)))
     assert database.asked == 2
 
 
@@ -47,5 +47,7 @@ async def test_no_submission_of_an_unknown_type_passes_beside_the_first_question
     database = Database()
     database.types = ["a100"]
     known = KnownTypes(cast("Any", database), ())
-    answers = await asyncio.gather(*(known.check("h100", NO_POLICY) for _ in range(3)), return_exceptions=True)
+    answers = await asyncio.gather(
+        *(known.check("h100", NO_POLICY, is_admin=False) for _ in range(3)), return_exceptions=True
+    )
     assert all(isinstance(answer, NoSuchTypeError) for answer in answers)

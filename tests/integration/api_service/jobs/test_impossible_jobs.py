@@ -25,7 +25,7 @@ async def refusal(client: httpx.AsyncClient, path: str, body: dict[str, Any]) ->
 
 
 async def test_a_type_that_was_never_seen_is_refused_with_the_types_that_there_are(
-    alice: httpx.AsyncClient, runtime: Runtime
+    alice: httpx.AsyncClient, root: httpx.AsyncClient, runtime: Runtime
 ) -> None:
     # Before the first node nobody knows which types there will be.
     await submitted(alice, gpu_type="h10")
@@ -37,7 +37,10 @@ async def test_a_type_that_was_never_seen_is_refused_with_the_types_that_there_a
     assert code == "no_such_type"
     assert "Did you mean h100?" in detail
     assert "h100, t4" in detail
-    assert "gpu-dev policy set gpu_type:h10 max_gpus=8" in detail
+    assert "`gpu-dev gpus` shows how many of each are free." in detail
+    assert "policy" not in detail, "a command of administrators"
+    to_admin = (await refusal(root, "/v1/jobs", {**JOB, "gpu_type": "h10"}))[1]
+    assert "gpu-dev policy set gpu_type:h10 max_gpus=8" in to_admin
     await submitted(alice, gpu_type="t4")
     await submitted(alice)
 
