@@ -94,17 +94,38 @@ async def check(visit: Visit) -> Response:
 
 
 async def change(visit: Visit) -> Response:
-    """Change the booking, unless it changed since the form was shown. A refusal is shown beside the input."""
+    """Change the booking, unless what the form showed of it changed since. A refusal is shown beside the input."""
     typed = typed_change(visit.form, visit.zone.key)
     if typed.wrong:
         return await _page(visit, 422, typed=typed)
     try:
-        changed = await visit.rest.call(
+        changed = await _changed(visit, typed)
+    except RestProblemError as problem:
+        return await _refused(visit, problem)
+    return visit.go(_next(visit), f"{changed.title or changed.id} is changed.")
+
+
+async def _changed(visit: Visit, typed: TypedBooking) -> BookingOut:
+    """The changed booking. What the form did not show, such as an offer that came, does not stop the change."""
+    try:
+        answer = await visit.rest.call(
             BookingOut, "PATCH", _address(visit), body=typed.body, match=visit.form.get("etag")
         )
     except RestProblemError as problem:
-        return await _refused(visit, problem)
-    return visit.go(_next(visit), f"{changed.body.title or changed.body.id} is changed.")
+        if problem.status != 412:
+            raise
+        now_is = await visit.rest.call(BookingOut, "GET", _address(visit))
+        if _meanwhile(visit, _fields(visit, now_is.body)):
+            raise
+        answer = await visit.rest.call(
+            BookingOut, "PATCH", _address(visit), body=typed.body, match=now_is.headers["etag"]
+        )
+    return answer.body
+
+
+def _meanwhile(visit: Visit, now_is: dict[str, str]) -> list[str]:
+    """The fields that have changed since the form was shown."""
+    return [name for name, value in now_is.items() if (visit.form.get(f"was_{name}") or "") != value]
 
 
 async def confirm_cancel(visit: Visit) -> Response:
@@ -225,7 +246,7 @@ async def _page(
     mine = booking.user == visit.principal.user
     workload = booking.workload
     waits = mine and booking.status is BookingStatus.WAITING
-    kept = {} if typed is None else {name: value for name, value in visit.form.shown().items() if name in now_is}
+    stale = problem is not None and problem.status == 412
     return visit.page(
         "booking.html",
         title=booking.title or booking.id,
@@ -234,10 +255,11 @@ async def _page(
         booking=booking,
         etag=answer.headers["etag"],
         now_is=now_is,
-        fields=now_is | kept,
+        fields=now_is | ({} if typed is None else _typed_fields(visit, now_is)),
         wrong=() if typed is None else typed.wrong,
         problem=problem,
-        stale=problem is not None and problem.status == 412,
+        stale=stale,
+        meanwhile=[name for name in _meanwhile(visit, now_is) if visit.form.has(f"was_{name}")] if stale else (),
         verdict=verdict,
         dates=await _dates(visit, booking),
         jobs=jobs,
@@ -253,6 +275,12 @@ async def _page(
         else workload_words(workload.command, workload.image, workload.working_dir, workload.env),
         not_notified=await why_not_at_turn(visit, booking) if waits else None,
     )
+
+
+def _typed_fields(visit: Visit, now_is: dict[str, str]) -> dict[str, str]:
+    """What the user typed. A field that was left as it was shown is not kept: it would undo a change of others."""
+    shown = visit.form.shown()
+    return {name: shown[name] for name in now_is if name in shown and shown[name] != shown.get(f"was_{name}", "")}
 
 
 async def _jobs(visit: Visit, booking: BookingOut) -> list[tuple[str, Job | None]]:

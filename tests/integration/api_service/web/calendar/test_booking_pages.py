@@ -130,24 +130,6 @@ async def test_its_page_tells_its_life_and_who_changed_it(
 
 
 @pytest.mark.usefixtures("lab")
-async def test_what_was_changed_meanwhile_is_shown_beside_what_was_typed(
-    browsing: SignedIn, alice: httpx.AsyncClient
-) -> None:
-    made = await booked(alice, at(3), gpu_type="h100", title="runs")
-    browser, path = await browsing("alice"), f"/bookings/{made['id']}"
-    etag = field(await browser.get(path), "etag")
-    assert (await alice.patch(f"/v1{path}", json={"end": at(5).isoformat()})).status_code == 200
-    done = await browser.send(path, etag=etag, title="typed", was_title="runs", zone="UTC")
-    assert done.status_code == 412
-    assert "It was changed meanwhile." in words(done.text)
-    assert 'value="typed"' in done.text
-    assert field(done.text, "was_end") == f"{at(5):%Y-%m-%dT%H:%M}"
-    done = await browser.send(f"{path}/cancel", etag=etag)
-    assert done.status_code == 412
-    assert (await alice.get(f"/v1{path}")).json()["status"] == "confirmed"
-
-
-@pytest.mark.usefixtures("lab")
 async def test_a_drag_has_its_verdict_and_what_to_click(
     browsing: SignedIn, alice: httpx.AsyncClient, bob: httpx.AsyncClient
 ) -> None:
