@@ -72,9 +72,9 @@ def _seen(
     lines = (
         owner_words,
         "1 GPU" if cards == 1 else f"{cards} GPUs",
-        times(entry.span.start, entry.span.end),
+        times(entry.span.start, entry.ends_at),
         _status(entry, mine=mine),
-        f"{span(entry.span.length)} on {_where([card for _, card in here])}{more}",
+        f"{span(entry.ends_at - entry.span.start)} on {_where([card for _, card in here])}{more}",
     )
     open_one = entry.status in (BookingStatus.CONFIRMED, BookingStatus.ACTIVE) and entry.span.end > now
     changeable = mine and entry.kind is ReservationKind.BOOKING and open_one

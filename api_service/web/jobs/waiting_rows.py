@@ -164,11 +164,10 @@ def _pieces(begin: int, over: int, real_end: int, entries: Sequence[SeenEntry]) 
 
 def _held(seen: SeenEntry, start: int, end: int) -> Bar:
     entry = seen.entry
-    until = to_micros(entry.span.end)
     return Bar(
         max(start, to_micros(entry.span.start)),
-        min(end, until),
-        until,
+        min(end, to_micros(entry.span.end)),
+        to_micros(entry.ends_at),
         _kind(seen),
         seen.label,
         seen.words,

@@ -8,7 +8,7 @@ const dayOf = (moment) => moment.toLocaleDateString("en-GB", DAY).replace(",", "
 const clockOf = (moment) => moment.toISOString().slice(11, 16);
 
 function lengthOf(milliseconds) {
-  const minutes = Math.round(milliseconds / 60_000);
+  const minutes = Math.floor(milliseconds / 60_000); // as the pages' words
   const parts = [[Math.floor(minutes / 1440), "d"], [Math.floor(minutes / 60) % 24, "h"], [minutes % 60, "min"]];
   return parts.filter(([count]) => count > 0).map(([count, unit]) => `${count} ${unit}`).join(" ");
 }

@@ -138,6 +138,5 @@ def _ending_soon(seen: Overview, now: datetime) -> Iterator[str]:
     bookings = [(one.end, one.id, "gpu-dev book extend") for one in seen.bookings if one.status is BookingStatus.ACTIVE]
     for end, of, command in sorted(jobs + bookings):
         if end <= now + _SOON:
-            minutes = max(round((end - now) / timedelta(minutes=1)), 0)
-            left = format_duration(timedelta(minutes=minutes))
+            left = format_duration(timedelta(minutes=max((end - now) // timedelta(minutes=1), 0)))
             yield f"{of} ends at {local_time(end)}, in about {left}. Longer: {command} {of} --by 1h"

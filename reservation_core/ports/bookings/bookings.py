@@ -60,7 +60,8 @@ class CalendarEntry:
     """A reservation with GPUs in the calendar: a booking (also a finished one), or an unfinished job or maintenance.
 
     `planned`: the slot of a waiting job. `title` is a job's name, too. `gpu_ids` are its GPUs among those asked about;
-    `gpus` on each of `nodes` are all of them.
+    `gpus` on each of `nodes` are all of them. `job_end` is when a running job's time is over: its GPUs are kept until
+    the end of `span`, some seconds later, for its pod to end.
     """
 
     id: str
@@ -75,6 +76,12 @@ class CalendarEntry:
     span: Span
     series_id: str | None
     gpu_ids: tuple[int, ...]
+    job_end: datetime | None = None
+
+    @property
+    def ends_at(self) -> datetime:
+        """Its end for people."""
+        return self.span.end if self.job_end is None else min(self.span.end, self.job_end)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from reservation_core.domain.model import GpuState, ReservationKind
 
 @dataclass(frozen=True, slots=True)
 class GpuHold:
-    """A reservation that has a GPU in [starts_at, ends_at), or longer while its pod exists."""
+    """A reservation that has a GPU in [starts_at, ends_at), and longer while its pod ends or exists."""
 
     id: str
     kind: ReservationKind

@@ -377,11 +377,8 @@ def _merged_how(merging: EntryMerging | None) -> dict[str, Any]:
 
 
 def _entry(fields: Sequence[Any]) -> CalendarEntry:
-    id_, kind, status, planned, user_id, user, title, gpus, nodes, begin, over, series_id, gpu_ids = fields
-    span = Span(begin, over)
-    return CalendarEntry(
-        id_, ReservationKind(kind), status, planned, user_id, user, title, gpus, nodes, span, series_id, tuple(gpu_ids)
-    )
+    id_, kind, *asked, begin, over, series_id, gpu_ids, end = fields
+    return CalendarEntry(id_, ReservationKind(kind), *asked, Span(begin, over), series_id, tuple(gpu_ids), end)
 
 
 def _times(booking: Booking) -> dict[str, Any]:

@@ -87,7 +87,7 @@ WITH booked AS MATERIALIZED (
               AND lower(during) < CAST(:end AS timestamptz) AND upper(during) > CAST(:start AS timestamptz))
     GROUP BY reservation_id
 ), theirs AS MATERIALIZED (
-    SELECT r.id, r.kind, r.status, r.user_id, r.name, r.gpus, r.nodes, b.starts_at, b.ends_at, b.series_id
+    SELECT r.id, r.kind, r.status, r.user_id, r.name, r.gpus, r.nodes, b.starts_at, b.ends_at, r.ends_at AS own_end, b.series_id
     FROM reservations r LEFT JOIN bookings b ON b.id = r.id
     WHERE r.id = ANY(ARRAY(SELECT reservation_id FROM named))
 ), people AS MATERIALIZED (
@@ -99,7 +99,7 @@ SELECT CAST((l.line >> 4) & 268435455 AS integer) AS place, CAST(l.line >> 32 AS
        l.entries, l.starts_at AS first_start, l.ends_at AS last_end,
        r.id, r.kind, r.status, coalesce(o.planned, false) AS planned, r.user_id, u.name AS user_name, r.name, r.gpus,
        r.nodes, coalesce(r.starts_at, o.starts_at) AS starts_at, coalesce(r.ends_at, o.ends_at) AS ends_at, r.series_id,
-       n.gpu_ids
+       n.gpu_ids, r.own_end
 FROM lines l
 CROSS JOIN LATERAL unnest(l.ids) AS i (id)
 JOIN theirs r ON r.id = i.id COLLATE "default"

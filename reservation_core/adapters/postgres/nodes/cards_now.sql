@@ -1,14 +1,15 @@
 -- name: nodes_now
 -- Every node by name: whether it takes new work and why not, its rack label, and its GPUs, as JSON that is parsed only
 -- where it has changed: index, UUID, type, memory, state, holder (as in gpu_views), and the next holder within so many
--- seconds (id, kind, user, from and to in microseconds since 1970). All open rows are read at once, not by GPU. Removed
+-- seconds (id, kind, user, from and to in microseconds since 1970; a job's end, not the later one of its pod's time to
+-- end). All open rows are read at once, not by GPU. Removed
 -- nodes and their GPUs are included while a reservation holds them.
 WITH touching AS MATERIALIZED (
     SELECT a.gpu_id, a.booking_id, a.held, lower(a.during) AS starts_at,
            a.held OR a.during @> (SELECT ledger_now()) AS has_it, r.kind,
            json_build_array(r.id, r.kind, r.user_id, u.name,
                             CAST(extract(epoch FROM lower(a.during)) * 1000000 AS bigint),
-                            CAST(extract(epoch FROM upper(a.during)) * 1000000 AS bigint)) AS hold
+                            CAST(extract(epoch FROM least(upper(a.during), r.ends_at)) * 1000000 AS bigint)) AS hold
     FROM (
         SELECT * FROM allocations WHERE held
         UNION ALL

@@ -84,6 +84,15 @@ def test_a_card_says_the_status_as_lists_do(kind: ReservationKind, status: str, 
     assert shown in look(entry(owner, kind=kind, status=status)).words.split("\n")
 
 
+def test_a_running_job_is_over_when_its_time_is_though_its_gpus_are_kept_for_its_pod_to_end() -> None:
+    begun, end = NOW - HOUR, NOW + HOUR
+    seen = look(
+        entry(kind=ReservationKind.JOB, status="running", start=begun, hours=2, job_end=end - timedelta(seconds=10))
+    )
+    assert [line for line in seen.words.splitlines() if " to " in line] == ["10:20 to 12:19"]
+    assert seen.words.splitlines()[-1].startswith("1 h 59 min on ")
+
+
 # == Windows ==
 
 

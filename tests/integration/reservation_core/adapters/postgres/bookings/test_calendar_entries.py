@@ -30,7 +30,7 @@ WITH had AS (
     GROUP BY a.reservation_id
 )
 SELECT r.id, r.kind, r.status, h.planned, r.user_id, u.name AS user_name, r.name, r.gpus, r.nodes, h.starts_at,
-       h.ends_at, h.series_id, h.gpu_ids
+       h.ends_at, h.series_id, h.gpu_ids, r.ends_at AS own_end
 FROM had h JOIN reservations r ON r.id = h.id JOIN users u ON u.id = r.user_id
 WHERE CAST(:only_of AS bigint) IS NULL OR r.user_id = CAST(:only_of AS bigint) OR r.kind = 'maintenance'
 ORDER BY h.starts_at, r.id
@@ -100,7 +100,7 @@ class Calendar:
         status = "succeeded" if over else "running" if start <= now else "queued"
         times: dict[str, Any] = {"finished_at": end if over else None}
         if status == "running":
-            times |= {"attempt": 1, "started_at": start, "ends_at": end}
+            times |= {"attempt": 1, "started_at": start, "ends_at": end - MINUTE / 6}
         await self.seed.job(f"job-{self.count}", user, status, **times)
         for card in pair[: self.random.randint(1, 2)]:
             await self.allocate(

@@ -41,6 +41,17 @@ async def _all_kinds(seed) -> datetime:
     return now
 
 
+async def test_a_holder_ends_when_its_time_is_over_though_its_gpu_is_free_later(engine, seed) -> None:
+    """As on the job's own page: its pod has some seconds more to end."""
+    now = datetime.now(UTC)
+    [card] = await seed.node("node-a", 1)
+    await seed.job("job-runs", await seed.user(), "running", attempt=1, started_at=now, ends_at=now + HOUR)
+    await seed.allocate("job-runs", card, now, now + HOUR + timedelta(seconds=10), held=True)
+    [node], [gpu] = await _nodes(engine)
+    assert node.cards[0].holder.ends_at == now + HOUR
+    assert gpu.free_at == now + HOUR + timedelta(seconds=10)
+
+
 async def test_they_say_what_the_list_of_cards_says(engine, seed) -> None:
     await _all_kinds(seed)
     nodes, gpus = await _nodes(engine)
