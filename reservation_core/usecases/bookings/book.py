@@ -29,7 +29,8 @@ from reservation_core.usecases.spend_budgets import spend
 
 LOCK_CALENDAR_AFTER = 3
 TRIES = 6
-_OFFERED = "its GPUs are offered when they become free"
+_BOOKED_IN_TURN = "It is booked when its GPUs become free."
+_OFFERED = "Its GPUs are offered when they become free."
 
 
 async def book(uow: UnitOfWork, principal: Principal, request: BookingCreate, ids: IdSource) -> Booking:
@@ -130,8 +131,7 @@ def accepted(
     """The new booking: confirmed with GPUs, else on the waitlist. `series`: the series' id and the date's number."""
     if chosen is None:
         status = BookingStatus.WAITING
-        turn = "it is booked when its GPUs become free" if request.auto_accept else _OFFERED
-        why = Why(BookingReason.WAITING_FOR_SLOT, f"On the waitlist: {turn}.")
+        why = Why(BookingReason.WAITING_FOR_SLOT, _BOOKED_IN_TURN if request.auto_accept else _OFFERED)
     else:
         status, why = BookingStatus.CONFIRMED, booked_reason(span)
         wanted = Wanted(wanted.gpus, wanted.nodes, type_of(cards, chosen), wanted.node)
