@@ -141,7 +141,7 @@ class Timeline {
       snapDuration,
       slotLabelInterval,
       slotWidth: this.#slotWidth(),
-      scrollTime: `${String(Math.max(0, Number(now.slice(11, 13)) - 1)).padStart(2, "0")}:00`,
+      scrollTime: view === "day" ? `${String(Math.max(0, Number(now.slice(11, 13)) - 1)).padStart(2, "0")}:00` : "00:00", // else the first day would be cut
       nowIndicator: true,
       resources: rows.map(({ id, title, detail }) => ({ id, title, extendedProps: { detail } })),
       resourceLabelContent: rowContent,
@@ -169,7 +169,9 @@ class Timeline {
   }
 
   #fit() {
-    this.#calendar.setOption("slotWidth", this.#slotWidth());
+    const width = this.#slotWidth();
+    if (width === this.#calendar.getOption("slotWidth")) return; // only the height changed, as when a phone's bars go
+    this.#calendar.setOption("slotWidth", width);
     this.#draw(() => this.#events());
   }
 

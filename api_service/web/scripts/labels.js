@@ -55,7 +55,7 @@ export function placeLabels(place) {
   if (body === undefined) return [];
   const labels = [...place.querySelectorAll(".ec-event-title .label")];
   for (const label of labels) {
-    label.parentElement.classList.remove("beside", "before", "short", "tight");
+    label.parentElement.classList.remove("beside", "before", "short", "tight", "hidden");
     if (label.dataset.whole !== undefined) label.textContent = label.dataset.whole;
   }
   // All is measured before anything is written: each change between would lay all of it out anew.
@@ -65,31 +65,47 @@ export function placeLabels(place) {
   return lines.flatMap((line) => placeLine(line, body));
 }
 
+/** What of a label is shown and where, as {short, room, where, width}: `short` is null where all of it is. */
+function fitted({ label, room: within, wanted }, before, after) {
+  const [room, where] = bestPlace({ room: within, wanted }, before, after);
+  if (wanted <= room) return { short: null, room, where, width: wanted };
+  if (label.querySelector(".what") === null) {
+    const short = shortened(label.textContent, room);
+    return { short, room, where, width: short === null ? Infinity : measure.measureText(short).width };
+  }
+  const short = label.firstChild.data;
+  const width = measure.measureText(short).width;
+  // A number may take the padding of its bar: to merge it with others costs another drawing of them all.
+  const [wider, place] = bestPlace({ room: within + 2 * PADDING, wanted: width }, before, after);
+  return { short, room: wider, where: place, width, tight: place === "within" && width > within };
+}
+
 function placeLine({ entries: line, covered }, { left, right }) {
   const unnamed = [];
   let taken = left; // what stands beside the one before ends there
   line.forEach((one, number) => {
-    const { entry, label, at, wanted } = one;
+    const { entry, label, at } = one;
     const title = label.parentElement;
     const behind = covered.filter((slot) => slot.right > at.right).map((slot) => Math.max(slot.left, at.right));
     const ahead = covered.filter((slot) => slot.left < at.left).map((slot) => Math.min(slot.right, at.left));
-    const after = Math.min(line[number + 1]?.at.left ?? right, ...behind) - at.right - 2 * GAP;
-    const before = at.left - Math.max(taken, ...ahead) - 2 * GAP;
-    let [room, where] = bestPlace(one, before, after);
-    let width = wanted;
+    const [end, start] = [line[number + 1]?.at.left ?? right, taken];
+    const beside = (stop, from) => fitted(one, at.left - from - 2 * GAP, stop - at.right - 2 * GAP);
+    const { short, room, where, width, tight } = beside(Math.min(end, ...behind), Math.max(start, ...ahead));
     taken = at.right;
-    if (wanted > room) {
-      const whole = label.textContent;
-      const several = label.querySelector(".what") !== null;
-      const short = several ? label.firstChild.data : shortened(whole, room);
-      width = short === null ? Infinity : measure.measureText(short).width;
-      // A number may take the padding of its bar: to merge it with others costs another drawing of them all.
-      if (several) [room, where] = bestPlace({ room: one.room + 2 * PADDING, wanted: width }, before, after);
-      if (several) title.classList.add("short");
-      if (width > room) return unnamed.push([Number.parseInt(entry.style.gridRowStart, 10) - 1, entry, neighbourOf(line, number)]);
-      if (!several) Object.assign(label, { textContent: short }).dataset.whole = whole;
-      else if (where === "within" && width > one.room) title.classList.add("tight");
+    const several = label.querySelector(".what") !== null;
+    if (several && short !== null) title.classList.add("short");
+    if (width > room) {
+      // Merged for want of room that only a found slot takes, it would cover the slot: its card still names it.
+      const alone = beside(end, start);
+      if (alone.width <= alone.room) title.classList.add("hidden");
+      else unnamed.push([Number.parseInt(entry.style.gridRowStart, 10) - 1, entry, neighbourOf(line, number)]);
+      return;
     }
+    if (short !== null && !several) {
+      label.dataset.whole = label.textContent;
+      label.textContent = short;
+    }
+    if (tight) title.classList.add("tight");
     if (where !== "within") title.classList.add(where);
     if (where === "beside") taken = at.right + width + GAP;
   });
