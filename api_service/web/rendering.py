@@ -56,8 +56,10 @@ class Templates:
         self._environment.filters["booking_status"] = status_words.booking_status
         self._environment.filters["window_status"] = status_words.window_status
         self._environment.filters["size"] = size_words
+        self._environment.filters["wanted_gpus"] = lambda asked: words.wanted_gpus(
+            asked.gpus, asked.gpu_type, asked.nodes
+        )
         self._environment.filters["amount"] = words.amount
-        self._environment.filters["hours"] = words.hours
         self._environment.filters["cost"] = lambda cost: rounded_cost(cost.amount, cost.unit)
         self._environment.filters["wire"] = rfc3339
         self._environment.filters["expected_start"] = expected_start

@@ -127,13 +127,10 @@ def until(when: datetime, now: datetime) -> str:
     return f"in {span(left)}" if left >= timedelta(0) else f"{span(-left)} ago"
 
 
-def hours(value: float) -> str:
-    """GPU-hours, as exact as people read them."""
-    if value == 0:
-        return "0"
-    if value < 0.01:
-        return "< 0.01"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 1 else f"{value:.2f}"
+def wanted_gpus(gpus: int, gpu_type: str | None, nodes: int) -> str:
+    """A request as in `gpu-dev list`: `2 h100`, `4 nodes × 8 h100`, `1 any`, and `none` without GPUs."""
+    on_each = f"{gpus} {gpu_type or 'any'}" if gpus else "none"
+    return on_each if nodes == 1 else f"{nodes} nodes × {on_each}"
 
 
 def amount(number: float) -> str:

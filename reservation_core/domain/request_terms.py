@@ -155,10 +155,10 @@ def written_bytes(size: int | None) -> str | None:
 
 
 def size_words(size: int) -> str:
-    """Bytes for people: `1.5 TiB`, `64 GiB`, `61 MiB`, `4 KiB`, `512 bytes`."""
+    """Bytes for people, to the tenth: `1.5 TiB`, `64 GiB`, `61 MiB`, `4 KiB`, `512 bytes`."""
     units = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
     unit, name = next((unit for unit in units if size >= unit[0]), (1, "byte" if size == 1 else "bytes"))
-    return f"{size / unit:.4g} {name}"
+    return f"{size / unit:.1f}".removesuffix(".0") + f" {name}"
 
 
 class Share(NamedTuple):

@@ -19,6 +19,7 @@ from gpu_dev.options import Zone
 from gpu_dev.session import client_for
 from gpu_dev.terminal import put
 from gpu_dev.wire.policy import UsageOut, UsageSeriesOut
+from reservation_core.domain.history.shown_usage import shown_usage
 from reservation_core.domain.policy.usage import UsageBy
 
 app = typer.Typer(add_completion=False)
@@ -67,7 +68,10 @@ def usage(
         *((USAGE_COST,) if found.total.costs else ()),
     )
     view = replace(USAGE_LINE, columns=(*USAGE_LINE.columns, *more))
-    put(show_list([*found.items, replaced(found.total, key="total")], view, Format.TABLE))
+    lines = [*found.items, replaced(found.total, key="total")]
+    shown = shown_usage(found.items, found.total)
+    lines = [replaced(line, **figures._asdict()) for line, figures in zip(lines, shown, strict=True)]
+    put(show_list(lines, view, Format.TABLE))
     put(f"From {slot_words(found.start, found.end)}\n")
 
 

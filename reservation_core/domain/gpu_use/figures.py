@@ -2,16 +2,15 @@
 
 from collections.abc import Iterable
 
+from reservation_core.domain.request_terms import size_words
+
 _GIB, _MIB = 2**30, 2**20
 
 
 def memory_figure(used_bytes: float, total_bytes: int | None) -> str:
-    """`61 of 80 GiB`; less than 1 GiB in MiB, as memory in use must not look like none."""
-    if used_bytes < _GIB:
-        used = f"{used_bytes / _MIB:.0f} MiB"
-        return used if total_bytes is None else f"{used} of {total_bytes / _GIB:.0f} GiB"
-    used = f"{used_bytes / _GIB:.0f}"
-    return f"{used} GiB" if total_bytes is None else f"{used} of {total_bytes / _GIB:.0f} GiB"
+    """`61.5 of 80 GiB`; less than 1 GiB in MiB, as memory in use must not look like none."""
+    used = f"{used_bytes / _MIB:.0f} MiB" if used_bytes < _GIB else size_words(round(used_bytes))
+    return used if total_bytes is None else f"{used.removesuffix(' GiB')} of {size_words(total_bytes)}"
 
 
 def error_figures(xids: Iterable[int | None], ecc_counts: Iterable[int | None]) -> list[str]:

@@ -14,6 +14,7 @@ from api_service.web.plots import column_plot, shares
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
 from reservation_core.contracts.policy import UsageLineOut, UsageOut, UsageSeriesLineOut, UsageSeriesOut
+from reservation_core.domain.history.shown_usage import shown_usage
 from reservation_core.domain.policy.usage import UsageBy
 
 _SPANS = {"day": 1, "week": 7, "month": 30, "quarter": 91, "year": 365}
@@ -64,6 +65,8 @@ async def usage_page(visit: Visit) -> Response:
         series = [line for line in series if line.key in names]
     held, used = _summed([line.held_gpu_hours for line in series]), _summed([line.used_gpu_hours for line in series])
     busy = _busy(series)
+    *lines_shown, total_shown = shown_usage(totals.items, totals.total)
+    shown = {line.key: figures for line, figures in zip(totals.items, lines_shown, strict=True)}
     most = max((line.held_gpu_hours for line in most_held), default=0.0)
     return visit.page(
         "usage.html",
@@ -83,10 +86,12 @@ async def usage_page(visit: Visit) -> Response:
                 listing.items,
                 shares([line.held_gpu_hours for line in listing.items], most),
                 shares([line.used_gpu_hours for line in listing.items], most),
+                [shown[line.key] for line in listing.items],
                 strict=True,
             )
         ),
         total=totals.total,
+        total_shown=total_shown,
         last_day=f"{asked.end - timedelta(days=1):%Y-%m-%d}",
         more=totals.next_cursor is not None,
     )

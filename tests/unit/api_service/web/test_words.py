@@ -134,11 +134,17 @@ def test_what_is_ahead_and_what_is_past() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "written"),
-    [(0, "0"), (0.001, "< 0.01"), (0.05, "0.05"), (1.25, "1.2"), (99.94, "99.9"), (12345.6, "12,346")],
+    ("asked", "written"),
+    [
+        ((2, "h100", 1), "2 h100"),
+        ((1, None, 1), "1 any"),
+        ((8, "h100", 4), "4 nodes × 8 h100"),
+        ((1, None, 2), "2 nodes × 1 any"),
+        ((0, None, 1), "none"),
+    ],
 )
-def test_hours_are_as_exact_as_somebody_reads(value: float, written: str) -> None:
-    assert words.hours(value) == written
+def test_a_request_reads_as_on_the_command_line(asked: tuple[int, str | None, int], written: str) -> None:
+    assert words.wanted_gpus(*asked) == written
 
 
 def test_commands_are_code_and_nothing_else_is_markup() -> None:

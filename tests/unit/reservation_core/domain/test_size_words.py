@@ -16,6 +16,8 @@ from reservation_core.domain.request_terms import size_words
         (2**20, "1 MiB"),
         (64 * 2**30, "64 GiB"),
         (3 * 2**39, "1.5 TiB"),
+        (5_687_610_409, "5.3 GiB"),
+        (1010 * 2**30, "1010 GiB"),
     ],
 )
 def test_a_size_has_the_unit_in_which_it_is_short(size: int, words: str) -> None:

@@ -14,7 +14,7 @@ GIB, MIB = 2**30, 2**20
         (443 * MIB, 80 * GIB, "443 MiB of 80 GiB"),
         (1023 * MIB, None, "1023 MiB"),
         (GIB, 80 * GIB, "1 of 80 GiB"),
-        (61.4 * GIB, 80 * GIB, "61 of 80 GiB"),
+        (61.43 * GIB, 80 * GIB, "61.4 of 80 GiB"),
         (61 * GIB, None, "61 GiB"),
     ],
 )
