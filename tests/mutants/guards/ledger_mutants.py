@@ -228,7 +228,7 @@ LEDGER = (
     Mutant(
         "a new leader trusts its own count",
         "A new leader goes by what the one before has recorded",
-        "reservation_core/domain/clock_steps.py",
+        "reservation_core/domain/network/clock_steps.py",
         "    if not recorded:",
         "    if not recorded or leads:",
         (f"{CLOCK}::test_a_new_leader_goes_by_what_the_one_before_has_recorded",),

@@ -22,7 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from reservation_core.adapters.boot_time import seconds_since_boot
 from reservation_core.adapters.postgres.connection.driver_errors import map_to_unavailable
 from reservation_core.adapters.postgres.connection.queries import statement
-from reservation_core.domain.clock_steps import (
+from reservation_core.domain.network.clock_steps import (
     HELD_AT_MOST,
     LONGEST_LEASE,
     LONGEST_QUESTION,

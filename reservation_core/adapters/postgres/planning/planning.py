@@ -27,11 +27,11 @@ from reservation_core.adapters.postgres.planning.planning_rows import (
 )
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.calendar import to_micros
-from reservation_core.domain.clock_steps import LONGEST_LEASE
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.jobs.lifecycle import ALLOCATION
 from reservation_core.domain.jobs.promises import SLACK
 from reservation_core.domain.model import Node
+from reservation_core.domain.network.clock_steps import LONGEST_LEASE
 from reservation_core.domain.plan import (
     Commitment,
     LateStart,

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.adapters.postgres.connection.shared_clock import SharedClock
 from reservation_core.adapters.postgres.planning.planning import Planning
-from reservation_core.domain.clock_steps import PATIENCE
+from reservation_core.domain.network.clock_steps import PATIENCE
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.settings.components import ExpirySettings
 from reservation_core.runtime.wiring import open_runtime

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.clock_steps import (
+from reservation_core.domain.network.clock_steps import (
     HELD_AT_MOST,
     LONGEST_QUESTION,
     PATIENCE,
