@@ -6,8 +6,8 @@ from contextlib import aclosing
 from api_service.job_log import follow_log, read_log
 from api_service.services import Services
 from reservation_core.domain.errors import NotFoundError
-from reservation_core.domain.model import FINAL_STATUSES
 from reservation_core.domain.request_terms import element_id
+from reservation_core.domain.statuses import FINAL_STATUSES
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.jobs.arrays import elements

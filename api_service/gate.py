@@ -28,7 +28,7 @@ from api_service.requests import headers
 from api_service.requests.query_names import CHANGING, refuse_unknown_names
 from api_service.services import Services
 from reservation_core.domain.errors import ForbiddenError
-from reservation_core.domain.model import Role
+from reservation_core.domain.statuses import Role
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import DatabaseUnavailableError

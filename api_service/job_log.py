@@ -14,7 +14,8 @@ import structlog
 from api_service.following import SWEEP_S
 from api_service.services import Services
 from reservation_core.domain.errors import NotFoundError
-from reservation_core.domain.model import FINAL_STATUSES, JobStatus, PodName, Reservation
+from reservation_core.domain.model import PodName, Reservation
+from reservation_core.domain.statuses import FINAL_STATUSES, JobStatus
 from reservation_core.domain.time_words import rfc3339
 from reservation_core.ports.cluster import ClusterUnavailableError, OmittedOutput, TimedOutput
 from reservation_core.ports.transactions import DatabaseUnavailableError

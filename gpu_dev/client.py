@@ -21,7 +21,7 @@ from gpu_dev.wire.dead_letters import DeadLetterOut, Redrive, Redriven
 from gpu_dev.wire.jobs import Job, JobExtend, JobSpec, JobSubmit, JobVerdict, QueuePage
 from gpu_dev.wire.nodes import GpuOut, GpuQuarantine, NodeCordon, NodeFence, NodeOut, UnknownPodOut
 from gpu_dev.wire.people import UserCreate, UserDisabled, UserOut
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 
 if TYPE_CHECKING:
     from gpu_dev.calls.booking_calls import BookingCalls

@@ -200,7 +200,7 @@ def _place_of(command: Any, ctx: Any, word: str) -> str:
     siblings = getattr(getattr(ctx.parent, "command", None), "commands", {})
     if command.name not in _SHOWN_ONE_BY_ONE or "show" not in siblings:
         return ""
-    from reservation_core.domain.model import JobStatus
+    from reservation_core.domain.statuses import JobStatus
 
     status = word_meant(word, list(JobStatus))
     if status in list(JobStatus):

@@ -16,8 +16,8 @@ from gpu_dev.display.views import placed
 from gpu_dev.errors import ClientError, ExitCode, WaitTimeoutError
 from gpu_dev.terminal import Rendered, say
 from gpu_dev.wire.jobs import Job, QueueEntry
-from reservation_core.domain.model import FINAL_STATUSES, JobStatus, ReasonCode
 from reservation_core.domain.status_words import queue_words
+from reservation_core.domain.statuses import FINAL_STATUSES, JobStatus, ReasonCode
 
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 2.0

@@ -27,8 +27,8 @@ from gpu_dev.inputs.ids import (
 from gpu_dev.server.connection import Connection, normal_server, resolve, resolve_job
 from gpu_dev.server.exchange import Exchange
 from gpu_dev.terminal import clean, say
-from reservation_core.domain.model import FINAL_STATUSES, BookingStatus, RequestVerdict
 from reservation_core.domain.similar_names import did_you_mean
+from reservation_core.domain.statuses import FINAL_STATUSES, BookingStatus, RequestVerdict
 
 if TYPE_CHECKING:
     from gpu_dev.wire.notices import NoticeTargetOut

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.event_kinds import PeopleEventKind
-from reservation_core.domain.model import Role
+from reservation_core.domain.statuses import Role
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import UserRecord
 

@@ -13,7 +13,7 @@ import structlog
 from api_service.problems import ProblemError
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.errors import UnknownCallerError
-from reservation_core.domain.model import Role
+from reservation_core.domain.statuses import Role
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal

@@ -7,9 +7,8 @@ from api_service.access.auth import unauthenticated
 from api_service.access.token_pace import TokenPace
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.errors import ForbiddenError, JobNotRunningError
-from reservation_core.domain.model import LIVE_STATUSES, JobStatus, Role
-from reservation_core.domain.people.token_scopes import TokenScope
 from reservation_core.domain.sessions.job_tokens import is_job_token, read_job_token
+from reservation_core.domain.statuses import LIVE_STATUSES, JobStatus, Role, TokenScope
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.sessions.server_keys import job_token_key

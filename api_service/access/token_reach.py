@@ -3,7 +3,8 @@
 import re
 
 from reservation_core.domain.errors import ForbiddenError
-from reservation_core.domain.people.token_scopes import EVERYTHING, PERSONAL, TokenScope, in_order
+from reservation_core.domain.people.token_scopes import EVERYTHING, PERSONAL, in_order
+from reservation_core.domain.statuses import TokenScope
 from reservation_core.ports.people.identities import Principal
 
 _NOTHING: frozenset[TokenScope] = frozenset()

@@ -11,7 +11,7 @@ from datetime import timedelta
 from ipaddress import ip_address
 
 from reservation_core.domain.gpu_use.samples import sample_lasts
-from reservation_core.domain.model import ReservationKind
+from reservation_core.domain.statuses import ReservationKind
 from reservation_core.ports.gpu_use import GpuUseNow
 from reservation_core.runtime.settings.components import ApiSettings, Holders
 

@@ -20,7 +20,7 @@ from api_service.metrics.replica_metrics import ReplicaCollector
 from api_service.metrics.retention_metrics import RetentionCollector
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.event_kinds import BookingEventKind, JobEventKind, NodeEventKind
-from reservation_core.domain.model import FINAL_STATUSES, ReservationKind
+from reservation_core.domain.statuses import FINAL_STATUSES, ReservationKind
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.gpu_use import GpuUseNow
 from reservation_core.ports.planning.measurements import JudgedPredictions

@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from reservation_core.domain.bookings.nouns import Booking
-from reservation_core.domain.model import BookingStatus
+from reservation_core.domain.statuses import BookingStatus
 
 if TYPE_CHECKING:
     from icalendar import Event

@@ -36,11 +36,12 @@ from reservation_core.contracts.nodes import UnknownPodOut
 from reservation_core.contracts.people import TokenBudgetOut, TokenOut
 from reservation_core.domain.cards.link_words import link_words
 from reservation_core.domain.jobs.dependencies import KnownDependency
-from reservation_core.domain.model import JobStatus, PodName, Reason, Reservation
+from reservation_core.domain.model import PodName, Reason, Reservation
 from reservation_core.domain.people.token_budgets import MICROS_AN_HOUR, Budget
 from reservation_core.domain.people.token_scopes import in_order
 from reservation_core.domain.request_terms import MILLI, NO_PREEMPTION, ArrayCounts, ArrayTerms, Retries, Share
 from reservation_core.domain.short_durations import iso8601
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.domain.time_words import rfc3339
 from reservation_core.ports.history.audit import RecordedEvent
 from reservation_core.ports.history.events import EventRecord

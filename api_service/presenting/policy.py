@@ -27,11 +27,12 @@ from reservation_core.contracts.policy import (
 )
 from reservation_core.contracts.schedulability import Schedulability, SeedSchedulability
 from reservation_core.domain.gpu_use.idle_rules import IdleRule
-from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.planning.request_verdicts import Outlook
 from reservation_core.domain.policy.limits import Limits
+from reservation_core.domain.policy.nouns import UsageBy
 from reservation_core.domain.policy.prices import Money, exact_amount
-from reservation_core.domain.policy.usage import NOT_SAMPLED, GpuTime, UsageBy, UsageLine, UsageReport, UsedGpus
+from reservation_core.domain.policy.usage import NOT_SAMPLED, GpuTime, UsageLine, UsageReport, UsedGpus
+from reservation_core.domain.statuses import ReservationKind
 from reservation_core.ports.policy.policies import Project, StoredRule
 from reservation_core.usecases.pods.schedulability import UserVerdict
 from reservation_core.usecases.policy.explain import Explained

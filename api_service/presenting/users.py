@@ -2,7 +2,7 @@
 
 from api_service.presenting import jobs_and_nodes
 from reservation_core.contracts.people import BelongingOut, UserDisabled
-from reservation_core.domain.model import BookingStatus, JobStatus, ReservationKind
+from reservation_core.domain.statuses import BookingStatus, JobStatus, ReservationKind
 from reservation_core.ports.people.identities import UserRecord
 from reservation_core.usecases.people.disable_user import StillHeld
 

@@ -2,8 +2,8 @@
 
 from reservation_core.contracts.base import ReasonOut
 from reservation_core.contracts.jobs import EstimatedStart, JobVerdict, SoonerRequest
-from reservation_core.domain.model import ReasonCode
 from reservation_core.domain.planning.request_verdicts import Outlook
+from reservation_core.domain.statuses import ReasonCode
 
 
 def job_verdict(outlook: Outlook, *, estimates: bool) -> JobVerdict:

@@ -36,7 +36,7 @@ from api_service.web.sessions.return_address import sign_in_address
 from api_service.web.visit import FORM_KEY, SignedInVisitor, Visit
 from reservation_core.domain.errors import ForbiddenError
 from reservation_core.domain.gpu_use.samples import sample_lasts
-from reservation_core.domain.model import Role
+from reservation_core.domain.statuses import Role
 from reservation_core.ports.transactions import DatabaseUnavailableError
 
 _REST = ("/v1/", "/gpu-schedulability", "/healthz", "/readyz", "/metrics", "/openapi.json")

@@ -5,7 +5,7 @@ from typing import Any
 
 from api_service.problems import ProblemError
 from api_service.web.visit import Visit
-from reservation_core.domain.people.token_scopes import TokenScope
+from reservation_core.domain.statuses import TokenScope
 
 SCOPES = {
     "": "everything",

@@ -14,7 +14,7 @@ import uvloop
 
 from api_service.app import create_app
 from api_service.server import serve
-from reservation_core.domain.model import Role
+from reservation_core.domain.statuses import Role
 from reservation_core.runtime.processes.logs import configure
 from reservation_core.runtime.processes.shutdown import stop_on_signals
 from reservation_core.runtime.settings.components import ApiSettings

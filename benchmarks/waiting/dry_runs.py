@@ -24,10 +24,10 @@ from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.contracts.jobs import JobSubmit, Workload
-from reservation_core.domain.model import RequestVerdict, Role
 from reservation_core.domain.planning.predictions.wait_calibration import ENOUGH, LEVELS, LearntWaits
 from reservation_core.domain.planning.request_verdicts import Outlook
 from reservation_core.domain.policy.limits import NO_POLICY
+from reservation_core.domain.statuses import RequestVerdict, Role
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.jobs.submit import prepare
 from reservation_core.usecases.planning.planner import Planner

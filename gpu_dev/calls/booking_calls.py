@@ -21,7 +21,7 @@ from gpu_dev.wire.bookings import (
     FreeSlotOut,
     SeriesVerdict,
 )
-from reservation_core.domain.model import BookingStatus
+from reservation_core.domain.statuses import BookingStatus
 from reservation_core.domain.time_words import rfc3339
 
 _PATH = "/v1/bookings"

@@ -20,7 +20,7 @@ from gpu_dev.wire.policy import (
     UsageOut,
     UsageSeriesOut,
 )
-from reservation_core.domain.policy.usage import UsageBy
+from reservation_core.domain.policy.nouns import UsageBy
 from reservation_core.domain.time_words import rfc3339
 
 

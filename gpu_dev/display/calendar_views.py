@@ -10,10 +10,10 @@ from gpu_dev.display.views import wanted_gpus
 from gpu_dev.inputs.durations import format_duration
 from reservation_core.domain.bookings.windows import fate_words
 from reservation_core.domain.gpu_use.figures import memory_figure
-from reservation_core.domain.model import RequestVerdict
 from reservation_core.domain.policy.prices import rounded_cost
 from reservation_core.domain.short_durations import plain_iso8601
 from reservation_core.domain.status_words import booking_status, window_status
+from reservation_core.domain.statuses import RequestVerdict
 
 if TYPE_CHECKING:
     # For annotations alone: a command loads the contracts of what it shows.

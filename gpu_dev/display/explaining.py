@@ -14,8 +14,8 @@ from gpu_dev.display.views import idle_words, placed, wanted_in_words
 from gpu_dev.wire.jobs import Job
 from gpu_dev.wire.nodes import UseOut
 from reservation_core.domain.jobs.asked_dependencies import DependencyState, DependencyWhen
-from reservation_core.domain.model import JobStatus, ReasonCode
 from reservation_core.domain.status_words import promise_stands, queue_words
+from reservation_core.domain.statuses import JobStatus, ReasonCode
 
 _WORTH_A_WORD = timedelta(minutes=5)
 _BECAME = {

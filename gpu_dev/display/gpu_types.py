@@ -11,7 +11,7 @@ from msgspec import Struct
 from gpu_dev.display.output import View
 from gpu_dev.display.views import takes_new
 from gpu_dev.wire.nodes import GpuNowOut, GpuOut, NodeOut
-from reservation_core.domain.model import GpuState
+from reservation_core.domain.statuses import GpuState
 
 Gpu = TypeVar("Gpu", GpuOut, GpuNowOut)
 Number = TypeVar("Number", int, float)

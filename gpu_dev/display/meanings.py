@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from reservation_core.domain.notices.kinds import NoticeKind
-from reservation_core.domain.policy.limits import RuleName
+from reservation_core.domain.policy.nouns import RuleName
 
 RULES: dict[RuleName, str] = {
     RuleName.MAX_GPUS: "GPUs held at the same time.",

@@ -10,8 +10,8 @@ from gpu_dev.display.views import holder_words
 from gpu_dev.terminal import clean
 from gpu_dev.wire.nodes import GpuNowOut
 from reservation_core.domain.gpu_use.figures import memory_figure
-from reservation_core.domain.model import GpuState
 from reservation_core.domain.policy.rule_words import counted
+from reservation_core.domain.statuses import GpuState
 
 _BAR = 10
 _AROUND = 4

@@ -14,11 +14,11 @@ from gpu_dev.errors import ExitCode
 from gpu_dev.terminal import Rendered, harmless
 from gpu_dev.wire.jobs import Job, JobSubmit, JobVerdict, SoonerRequest
 from gpu_dev.wire.policy import Explanation
-from reservation_core.domain.model import ReasonCode, RequestVerdict
 from reservation_core.domain.policy.prices import rounded_cost
 from reservation_core.domain.request_terms import RequestChange
 from reservation_core.domain.short_durations import written
 from reservation_core.domain.status_words import cannot_start, queue_words
+from reservation_core.domain.statuses import ReasonCode, RequestVerdict
 
 _SOON = timedelta(minutes=1)
 """A shorter wait is not worth a line: GPUs of a job that has just ended are being given back."""

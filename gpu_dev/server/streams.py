@@ -12,7 +12,7 @@ from gpu_dev.server.exchange import PATIENT_S, Exchange, read_answer
 from gpu_dev.server.transport import SilenceError, TransportError
 from gpu_dev.wire.audit_log import JobEvent
 from gpu_dev.wire.jobs import Job
-from reservation_core.domain.model import FINAL_STATUSES, JobStatus
+from reservation_core.domain.statuses import FINAL_STATUSES, JobStatus
 
 EVENT_SILENCE_S = 45.0
 """The server sends something on an event stream every 15 s; after three times that the connection is dead."""

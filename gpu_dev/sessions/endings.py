@@ -12,7 +12,7 @@ from gpu_dev.sessions.conversation import LeftError, SignalledError
 from gpu_dev.sessions.remote_program import BrokenOffError
 from gpu_dev.terminal import say
 from gpu_dev.wire.jobs import Job
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 
 _SIGNAL = 128
 _MAX_CODE = 255

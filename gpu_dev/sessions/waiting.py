@@ -12,8 +12,8 @@ from gpu_dev.following import has_started, wait_until, waiting_line
 from gpu_dev.terminal import StatusLine, say
 from gpu_dev.wire.jobs import Job, JobSubmit
 from reservation_core.domain.disks.disk_uses import DISKS_VARIABLE, HOME, DiskUse, fault_of_home
-from reservation_core.domain.model import JobStatus
 from reservation_core.domain.status_words import promise_stands
+from reservation_core.domain.statuses import JobStatus
 
 
 def say_how_to_go_on(job_id: str) -> None:

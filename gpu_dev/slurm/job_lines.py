@@ -8,7 +8,7 @@ from gpu_dev.display.expected_starts import expected_start
 from gpu_dev.slurm.formats import Field
 from gpu_dev.slurm.reading.time_limits import write_time
 from gpu_dev.wire.jobs import Job
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 
 _NO_TIME = "N/A"
 ANY_TYPE = "any"

@@ -13,7 +13,7 @@ from gpu_dev.slurm.reading.list_options import SCANCEL
 from gpu_dev.slurm.reading.words import Remark, read_words
 from gpu_dev.slurm.saying import last_values, refuse, remarks_of, show_help, warn
 from gpu_dev.terminal import say
-from reservation_core.domain.model import FINAL_STATUSES, JobStatus
+from reservation_core.domain.statuses import FINAL_STATUSES, JobStatus
 
 if TYPE_CHECKING:
     from gpu_dev.client import GpuDevClient

@@ -6,8 +6,8 @@ from typing import Annotated, Generic, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from reservation_core.domain.model import ReasonCode
 from reservation_core.domain.request_terms import RetryCause, SignalName
+from reservation_core.domain.statuses import ReasonCode
 
 T = TypeVar("T")
 

@@ -26,8 +26,8 @@ from gpu_dev.wire.job_files.secret_uses import JobSecret, JobSecretOut
 from gpu_dev.wire.job_files.synced import JobSyncAsked, JobSyncOut
 from gpu_dev.wire.job_terms.dependencies import AskedDependency, JobDependency, JobDependencyOut
 from gpu_dev.wire.job_terms.disks import JobDisk, JobDiskOut
-from reservation_core.domain.model import JobStatus, RequestVerdict
 from reservation_core.domain.request_terms import RequestChange
+from reservation_core.domain.statuses import JobStatus, RequestVerdict
 
 
 class Workload(Struct, kw_only=True, forbid_unknown_fields=True):

@@ -6,7 +6,7 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from reservation_core.domain.bookings.windows import Fate, WindowStatus
-from reservation_core.domain.model import ReservationKind
+from reservation_core.domain.statuses import ReservationKind
 
 
 class GpuPlace(Struct, kw_only=True):

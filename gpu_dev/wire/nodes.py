@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from msgspec import UNSET, Struct, UnsetType
 
-from reservation_core.domain.model import GpuState
+from reservation_core.domain.statuses import GpuState
 
 
 class NodeFence(Struct, kw_only=True):

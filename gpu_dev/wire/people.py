@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from reservation_core.domain.model import Role
-from reservation_core.domain.people.token_scopes import TokenScope
+from reservation_core.domain.statuses import Role, TokenScope
 
 
 class UserCreate(Struct, kw_only=True, forbid_unknown_fields=True):

@@ -10,9 +10,8 @@ from gpu_dev.wire.bookings import Recurrence
 from gpu_dev.wire.job_terms.dependencies import JobDependency
 from gpu_dev.wire.jobs import EstimatedStart, SoonerRequest, Workload
 from reservation_core.domain.gpu_use.idle_rules import IdleThen
-from reservation_core.domain.model import RequestVerdict
-from reservation_core.domain.policy.limits import QueueOrder, RuleName
-from reservation_core.domain.policy.usage import UsageBy
+from reservation_core.domain.policy.nouns import QueueOrder, RuleName, UsageBy
+from reservation_core.domain.statuses import RequestVerdict
 
 
 class RelaxationIn(Struct, kw_only=True):

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from reservation_core.domain.model import Role
+from reservation_core.domain.statuses import Role
 
 
 class AwsProof(Struct, kw_only=True):

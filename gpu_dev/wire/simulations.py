@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from msgspec import UNSET, Struct, UnsetType
 
 from gpu_dev.wire.policy import RulesIn
-from reservation_core.domain.policy.limits import QueueOrder
+from reservation_core.domain.policy.nouns import QueueOrder
 
 
 class TraceJobIn(Struct, kw_only=True):

@@ -20,7 +20,6 @@ from pydantic import (
     model_validator,
 )
 
-from reservation_core.domain.model import ReasonCode
 from reservation_core.domain.request_terms import (
     LARGEST_ARRAY,
     LONGEST_SIGNAL_LEAD,
@@ -39,6 +38,7 @@ from reservation_core.domain.request_terms import (
 )
 from reservation_core.domain.short_durations import LONGEST_DURATION
 from reservation_core.domain.similar_names import FoundKind
+from reservation_core.domain.statuses import ReasonCode
 from reservation_core.domain.time_words import rfc3339
 from reservation_core.domain.user_names import USER_NAME, folded
 from reservation_core.domain.wall_times import WallTimeError, read_time

@@ -43,10 +43,10 @@ from reservation_core.contracts.job_terms.disks import JobDiskOut, JobDisks, NoH
 from reservation_core.domain.disks.disk_uses import fault_of_uses as fault_of_disks
 from reservation_core.domain.jobs.asked_dependencies import MOST_DEPENDENCIES, fault_of_dependencies
 from reservation_core.domain.jobs.variables import fault_of_variable
-from reservation_core.domain.model import JobStatus, RequestVerdict
 from reservation_core.domain.request_terms import RequestChange, fault_of_cpu_job, fault_of_preemption
 from reservation_core.domain.sessions.secret_uses import MOST_IN_JOB, fault_of_uses
 from reservation_core.domain.short_durations import LONGEST_DURATION, written
+from reservation_core.domain.statuses import JobStatus, RequestVerdict
 
 
 def _is_none(value: object) -> bool:

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from reservation_core.contracts.base import Duration, Instant, Prose, Time, Wire, with_example
 from reservation_core.contracts.bookings import NodeName
 from reservation_core.domain.bookings.windows import Fate, WindowStatus, window_faults
-from reservation_core.domain.model import ReservationKind
+from reservation_core.domain.statuses import ReservationKind
 
 MAX_WINDOW_NODES = 1024
 MAX_WINDOW_GPUS = 4096

@@ -6,8 +6,8 @@ from typing import Annotated
 from pydantic import Field
 
 from reservation_core.contracts.base import Prose, Time, Wire
-from reservation_core.domain.model import GpuState
 from reservation_core.domain.request_terms import MILLI, Share
+from reservation_core.domain.statuses import GpuState
 
 
 class NodeFence(Wire):

@@ -5,10 +5,9 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from reservation_core.contracts.base import Duration, Instant, Line, Text, Time, UserName, Wire
-from reservation_core.domain.model import BookingStatus, JobStatus, Role
 from reservation_core.domain.people.token_budgets import MOST_HOURS
-from reservation_core.domain.people.token_scopes import TokenScope
 from reservation_core.domain.sessions.secret_uses import LONGEST_SECRET
+from reservation_core.domain.statuses import BookingStatus, JobStatus, Role, TokenScope
 
 
 def _refuse_long_secret(value: str) -> str:

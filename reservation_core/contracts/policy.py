@@ -40,11 +40,11 @@ from reservation_core.domain.gpu_use.idle_rules import LEAST as LEAST_IDLE
 from reservation_core.domain.gpu_use.idle_rules import LONGEST as LONGEST_IDLE
 from reservation_core.domain.gpu_use.idle_rules import IdleRule, IdleThen
 from reservation_core.domain.jobs.asked_dependencies import MOST_DEPENDENCIES
-from reservation_core.domain.model import RequestVerdict
-from reservation_core.domain.policy.limits import LIFTABLE, UNLIMITED, QueueOrder, Relaxation, RuleName, Rules
+from reservation_core.domain.policy.limits import UNLIMITED, Relaxation, Rules
+from reservation_core.domain.policy.nouns import LIFTABLE, QueueOrder, RuleName, UsageBy
 from reservation_core.domain.policy.prices import PRICE_PATTERN, Money
-from reservation_core.domain.policy.usage import UsageBy
 from reservation_core.domain.request_terms import fault_of_cpu_job
+from reservation_core.domain.statuses import RequestVerdict
 from reservation_core.domain.wall_times import instant_of, read_time, zone_of
 
 LONGEST = timedelta(days=400)

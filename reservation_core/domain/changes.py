@@ -9,8 +9,9 @@ from typing import Any
 
 from reservation_core.domain.event_kinds import EventKind
 from reservation_core.domain.gpu_use.idle_rules import IdleWarning
-from reservation_core.domain.model import JobStatus, Reason, ReasonCode, Reservation
+from reservation_core.domain.model import Reason, Reservation
 from reservation_core.domain.request_terms import ArrayCounts
+from reservation_core.domain.statuses import JobStatus, ReasonCode
 
 SYSTEM = "system"
 

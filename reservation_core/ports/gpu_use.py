@@ -7,7 +7,8 @@ from typing import Protocol
 
 from reservation_core.domain.gpu_use.idleness import WatchedJob
 from reservation_core.domain.gpu_use.samples import GpuSample
-from reservation_core.domain.model import GpuCondition, GpuState, ReservationKind
+from reservation_core.domain.model import GpuCondition
+from reservation_core.domain.statuses import GpuState, ReservationKind
 
 
 class GpuSampler(Protocol):

@@ -12,7 +12,7 @@ from sqlalchemy import make_url
 from api_service.app import create_app
 from reservation_core.adapters.postgres.connection.migrating import let_work, status, upgrade
 from reservation_core.domain.history.retention import RetentionRules
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.usecases.history.retention import RetentionWalk, remove_old_history
 from tests.database.database_roles import owner_and_application

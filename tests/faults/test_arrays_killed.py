@@ -4,8 +4,8 @@ import signal
 
 import pytest
 
-from reservation_core.domain.model import JobStatus
 from reservation_core.domain.request_terms import ArrayCounts
+from reservation_core.domain.statuses import JobStatus
 from tests.faults.systems.invariants import assert_never_doubled, assert_nothing_left
 from tests.faults.systems.system import System
 from tests.waiting import eventually

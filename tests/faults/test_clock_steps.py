@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from reservation_core.domain.model import JobStatus
 from reservation_core.domain.network.clock_steps import HELD_AT_MOST
+from reservation_core.domain.statuses import JobStatus
 from tests.faults.systems import stepped_supervisor
 from tests.faults.systems.invariants import assert_never_doubled, assert_nothing_left, outcomes
 from tests.faults.systems.system import ProcessorProcess, System, open_system

@@ -19,7 +19,7 @@ from api_service.app import create_app
 from api_service.server import serve
 from reservation_core.adapters.postgres.connection.migrating import upgrade
 from reservation_core.adapters.postgres.embedded.server import EmbeddedPostgres
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from tests.examples import amount
 from tests.faults.systems.invariants import assert_never_doubled, assert_nothing_left, outcomes

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 from tests.faults.systems.system import System
 from tests.waiting import eventually
 

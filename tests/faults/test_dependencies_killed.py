@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from reservation_core.domain.jobs.asked_dependencies import Dependency, DependencyWhen
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.usecases.jobs.dependencies import known_dependencies, submit_dependent
 from tests.faults.systems.invariants import assert_never_doubled, assert_nothing_left, outcomes
 from tests.faults.systems.system import System

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 from tests.examples import amount
 from tests.faults.systems.deployed import Deployment, deployed
 from tests.faults.systems.kubernetes_system import KubernetesInstallation, open_kubernetes_installation

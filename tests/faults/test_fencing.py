@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.ports.planning.planning import LostLeadershipError
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.planning.planner import Planner, PlannerRules

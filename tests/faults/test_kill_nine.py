@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 from tests.faults.systems import calendar_life
 from tests.faults.systems.calendar_life import CalendarLife
 from tests.faults.systems.crashing_processor import LAST_WORDS

@@ -4,7 +4,7 @@ import json
 import random
 from datetime import timedelta
 
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.ports.queues import DeadLetter, QueueName
 from tests.faults.systems.invariants import assert_never_doubled, assert_nothing_left, outcomes, waiting_messages
 from tests.faults.systems.system import System, mixed

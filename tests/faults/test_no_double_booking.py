@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from reservation_core.domain.errors import AlreadyFinalError
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 from tests.examples import amount
 from tests.faults.systems.invariants import assert_never_doubled, assert_nothing_left, outcomes
 from tests.faults.systems.system import System, mixed

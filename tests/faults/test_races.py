@@ -10,7 +10,8 @@ from datetime import timedelta
 
 from reservation_core.domain.cards.node_reports import NodeReport
 from reservation_core.domain.errors import AlreadyFinalError, DomainError
-from reservation_core.domain.model import JobStatus, PodName, PodSpec, PodWorkload, ReasonCode
+from reservation_core.domain.model import PodName, PodSpec, PodWorkload
+from reservation_core.domain.statuses import JobStatus, ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.wiring import Runtime

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import make_url, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from reservation_core.domain.model import JobStatus, ReasonCode
+from reservation_core.domain.statuses import JobStatus, ReasonCode
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.nodes.inventory import GpuView
 from reservation_core.ports.wakeups import Channel

@@ -11,7 +11,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from signal import SIGUSR1
 
-from reservation_core.domain.model import PodName, PodPhase, PodSpec, PodStatus, ReasonCode
+from reservation_core.domain.model import PodName, PodPhase, PodSpec, PodStatus
+from reservation_core.domain.statuses import ReasonCode
 from reservation_core.ports.cluster import Cluster
 from tests.waiting import eventually
 

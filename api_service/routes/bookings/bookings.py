@@ -32,9 +32,8 @@ from reservation_core.contracts.bookings import (
 from reservation_core.domain.bookings.nouns import Booking
 from reservation_core.domain.calendar import to_micros, to_moment
 from reservation_core.domain.errors import NotBookableError
-from reservation_core.domain.model import BookingStatus
-from reservation_core.domain.people.token_scopes import TokenScope
 from reservation_core.domain.policy.limits import Policy
+from reservation_core.domain.statuses import BookingStatus, TokenScope
 from reservation_core.ports.bookings.bookings import BookingFilter
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.bookings.book import book

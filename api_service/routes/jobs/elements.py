@@ -13,7 +13,7 @@ from api_service.routes.jobs.jobs import JobId
 from api_service.services import Caller, Served
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.jobs import Job
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.usecases.jobs.arrays import elements
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])

@@ -15,7 +15,7 @@ from api_service.presenting import jobs_and_nodes
 from api_service.problems import ProblemError
 from api_service.routes.jobs.jobs import JobId, recheck_of
 from api_service.services import Caller, Served, Services
-from reservation_core.domain.model import FINAL_STATUSES
+from reservation_core.domain.statuses import FINAL_STATUSES
 from reservation_core.ports.history.events import EventRecord
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import DatabaseUnavailableError

@@ -27,7 +27,8 @@ from reservation_core.domain.errors import (
     CalendarConflictError,
     DomainError,
 )
-from reservation_core.domain.model import JobStatus, Reservation
+from reservation_core.domain.model import Reservation
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.ports.jobs.reservations import JobFilter, JobView, SharedFilter
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.disks.submit_with_disks import submit_with_disks

@@ -17,7 +17,8 @@ from api_service.services import Caller, Served, Services
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Instant
 from reservation_core.contracts.policy import UsageOut, UsageSeriesOut
-from reservation_core.domain.policy.usage import UsageBy, UsageReport, UsageSeries, UsedGpus, steps_of
+from reservation_core.domain.policy.nouns import UsageBy
+from reservation_core.domain.policy.usage import UsageReport, UsageSeries, UsedGpus, steps_of
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.policy import usage
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from reservation_core.contracts.bookings import BookingOut
 from reservation_core.contracts.jobs import Job
-from reservation_core.domain.model import BookingStatus
+from reservation_core.domain.statuses import BookingStatus
 from reservation_core.domain.time_words import rfc3339
 
 _NAMED = 8

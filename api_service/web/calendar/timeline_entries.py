@@ -15,8 +15,8 @@ from api_service.web.calendar.timeline_rows import Row
 from api_service.web.calendar.timeline_window import DayWindow
 from reservation_core.domain import status_words
 from reservation_core.domain.bookings.card_choice import BookableGpu
-from reservation_core.domain.model import BookingStatus, ReservationKind
 from reservation_core.domain.policy.rule_words import counted
+from reservation_core.domain.statuses import BookingStatus, ReservationKind
 from reservation_core.ports.bookings.bookings import CalendarEntry
 
 _MOST_NODES = 3

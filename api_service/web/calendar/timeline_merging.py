@@ -9,7 +9,7 @@ from api_service.access.sight import Sight
 from api_service.web.calendar.timeline_entries import SeenEntry, see_entries
 from api_service.web.calendar.timeline_rows import Row
 from api_service.web.calendar.timeline_window import DayWindow, TimelineScale
-from reservation_core.domain.model import ReservationKind
+from reservation_core.domain.statuses import ReservationKind
 from reservation_core.ports.bookings.bookings import EntryMerging, MergedEntries
 
 MOST_APART = 200

@@ -9,7 +9,7 @@ from api_service.web.calendar.timeline_entries import SeenEntry
 from api_service.web.calendar.timeline_merging import SeenMerged
 from api_service.web.calendar.timeline_rows import Row
 from api_service.web.calendar.timeline_window import DayWindow, TimelineScale
-from reservation_core.domain.model import ReservationKind
+from reservation_core.domain.statuses import ReservationKind
 
 _MOST_NAMED = 3
 """Cells that name hundreds of bookings would make the page megabytes large."""

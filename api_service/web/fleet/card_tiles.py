@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import assert_never
 
 from api_service.access.sight import Sight
-from reservation_core.domain.model import GpuState, ReservationKind
+from reservation_core.domain.statuses import GpuState, ReservationKind
 from reservation_core.ports.nodes.cards_now import GpuHold, GpuNow
 
 

@@ -11,7 +11,7 @@ from api_service.web.fleet.fleet import FleetNode
 from api_service.web.fleet.node_groups import NodeGroup
 from api_service.web.fleet.node_markup import Look
 from api_service.web.fleet.use_reading import FleetUse
-from reservation_core.domain.model import ReservationKind
+from reservation_core.domain.statuses import ReservationKind
 from reservation_core.ports.gpu_use import GpuUseNow
 from reservation_core.ports.nodes.cards_now import GpuNow
 

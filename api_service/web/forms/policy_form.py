@@ -18,7 +18,7 @@ from reservation_core.contracts.policy import LONGEST, IdleRuleIn, RulesIn
 from reservation_core.domain.gpu_use.idle_rules import LEAST as LEAST_IDLE
 from reservation_core.domain.gpu_use.idle_rules import LONGEST as LONGEST_IDLE
 from reservation_core.domain.gpu_use.idle_rules import IdleRule, typed_idle
-from reservation_core.domain.policy.limits import LIFTABLE, QueueOrder, RuleName
+from reservation_core.domain.policy.nouns import LIFTABLE, QueueOrder, RuleName
 from reservation_core.domain.policy.prices import typed_price
 from reservation_core.domain.short_durations import seconds_in, written
 

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.jobs import Job
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 
 _SHOWN = 100
 _STATUSES = frozenset(status.value for status in JobStatus)

@@ -10,7 +10,7 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.jobs import Job
 from reservation_core.domain.jobs.asked_dependencies import DependencyWhen
 from reservation_core.domain.jobs.dependency_layers import layers_around, nearest_jobs
-from reservation_core.domain.model import FINAL_STATUSES
+from reservation_core.domain.statuses import FINAL_STATUSES
 from reservation_core.ports.jobs.dependencies import DependencyLink, LinkedJob
 from reservation_core.usecases.jobs.visible_jobs import visible_user
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from reservation_core.domain.model import FINAL_STATUSES
+from reservation_core.domain.statuses import FINAL_STATUSES
 from reservation_core.ports.history.events import EventRecord
 
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from api_service.web.jobs.expected_starts import keeps_promise
 from reservation_core.contracts.base import JobArray
 from reservation_core.contracts.jobs import Job
-from reservation_core.domain.model import JobStatus
 from reservation_core.domain.policy.rule_words import counted
 from reservation_core.domain.status_words import queue_words
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.domain.time_words import rfc3339
 
 

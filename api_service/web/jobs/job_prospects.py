@@ -9,8 +9,8 @@ from api_service.web.words import amount
 from reservation_core.contracts.jobs import SoonerRequest
 from reservation_core.contracts.policy import ExplainRequest, Explanation, LimitOut
 from reservation_core.domain.jobs.smaller_requests import Size, SmallerRequest
-from reservation_core.domain.model import ReasonCode, RequestVerdict
-from reservation_core.domain.policy.limits import RuleName
+from reservation_core.domain.policy.nouns import RuleName
+from reservation_core.domain.statuses import ReasonCode, RequestVerdict
 
 _TOLD_BY_SERVER = (400, 403, 404, 409, 422)
 _QUOTAS = {

@@ -21,7 +21,7 @@ from reservation_core.domain.bookings.card_choice import BookableGpu, bookable, 
 from reservation_core.domain.bookings.nouns import Wanted
 from reservation_core.domain.calendar import Range, length_micros, to_micros, to_moment
 from reservation_core.domain.jobs.smaller_requests import Size, SmallerRequest, chosen_among, lengths_up_to, sizes_up_to
-from reservation_core.domain.model import JobStatus, ReasonCode, RequestVerdict
+from reservation_core.domain.statuses import JobStatus, ReasonCode, RequestVerdict
 
 _MOST_ENTRIES = 400
 """Entries beyond are drawn as taken, without their owner."""

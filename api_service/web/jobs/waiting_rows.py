@@ -13,7 +13,7 @@ from api_service.web.calendar.timeline_entries import SeenEntry
 from api_service.web.calendar.timeline_rows import By, Row, rows_of
 from reservation_core.domain.bookings.card_choice import BookableGpu
 from reservation_core.domain.calendar import FOREVER, Range, node_windows, to_micros
-from reservation_core.domain.model import ReservationKind
+from reservation_core.domain.statuses import ReservationKind
 
 MOST_ROWS = 16
 _MOST_BARS = 24

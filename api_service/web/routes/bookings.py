@@ -25,7 +25,7 @@ from reservation_core.contracts.bookings import BookingOut, BookingSeries, Booki
 from reservation_core.contracts.jobs import Job
 from reservation_core.domain.bookings.nouns import FINAL_BOOKINGS
 from reservation_core.domain.jobs.workload_words import workload_words
-from reservation_core.domain.model import FINAL_STATUSES, BookingStatus, JobStatus
+from reservation_core.domain.statuses import FINAL_STATUSES, BookingStatus, JobStatus
 
 _PAST = timedelta(days=90)
 _REFUSALS = (400, 403, 409, 412, 413, 422)

@@ -22,7 +22,7 @@ from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.bookings import BookingOut, BookingSeries, BookingVerdict, FeedCreated, SeriesVerdict
 from reservation_core.contracts.policy import ProjectOut
-from reservation_core.domain.model import BookingStatus
+from reservation_core.domain.statuses import BookingStatus
 
 _REFUSALS = (400, 403, 404, 409, 412, 413, 422)
 _TYPED = ("gpus", "type", "nodes", "node", "start", "end", "length", "title", "project")

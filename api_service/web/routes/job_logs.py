@@ -17,7 +17,7 @@ from api_service.web.jobs.log_tail import Tail, read_tail, stream_lines
 from api_service.web.rendering import json_data
 from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.usecases.jobs.visible_jobs import view_visible

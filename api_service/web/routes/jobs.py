@@ -25,8 +25,9 @@ from reservation_core.contracts.jobs import Job
 from reservation_core.contracts.sessions import JobConnection
 from reservation_core.domain.errors import JobNotRunningError, NotFoundError
 from reservation_core.domain.jobs.workload_words import workload_words
-from reservation_core.domain.model import FINAL_STATUSES, JobStatus, PodName
+from reservation_core.domain.model import PodName
 from reservation_core.domain.sessions.ways_in import Way
+from reservation_core.domain.statuses import FINAL_STATUSES, JobStatus
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.sessions.pod_streams import ListeningPort

@@ -11,7 +11,7 @@ from api_service.web.routing import WebRoute
 from api_service.web.sessions.return_address import safe_return
 from api_service.web.visit import Visit
 from reservation_core.contracts.jobs import Job
-from reservation_core.domain.model import FINAL_STATUSES
+from reservation_core.domain.statuses import FINAL_STATUSES
 
 MOST = 50
 """Jobs on one page of the list."""

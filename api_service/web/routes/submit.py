@@ -21,8 +21,8 @@ from reservation_core.contracts.job_terms.disks import DiskOut
 from reservation_core.contracts.jobs import Job, JobSpec
 from reservation_core.contracts.policy import ProjectOut
 from reservation_core.domain.disks.disk_uses import MOST_DISKS
-from reservation_core.domain.model import BookingStatus, JobStatus, RequestVerdict
 from reservation_core.domain.people.token_budgets import OVER, SPENT
+from reservation_core.domain.statuses import BookingStatus, JobStatus, RequestVerdict
 
 _USABLE = (BookingStatus.CONFIRMED, BookingStatus.ACTIVE)
 _RECENT = 30

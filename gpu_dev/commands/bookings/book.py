@@ -43,8 +43,8 @@ from gpu_dev.wire.bookings import (
     BookingCreate,
     BookingOut,
 )
-from reservation_core.domain.model import BookingStatus
 from reservation_core.domain.status_words import booking_status
+from reservation_core.domain.statuses import BookingStatus
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 T = TypeVar("T")

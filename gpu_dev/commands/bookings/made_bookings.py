@@ -9,9 +9,9 @@ from gpu_dev.display.views import wanted_gpus
 from gpu_dev.display.workloads import with_workload
 from gpu_dev.terminal import put, say
 from gpu_dev.wire.bookings import BookingOut, BookingSeries, BookingVerdict, SeriesVerdict
-from reservation_core.domain.model import BookingStatus
 from reservation_core.domain.notices.reach import kind_at_turn, why_not_notified
 from reservation_core.domain.status_words import booking_status
+from reservation_core.domain.statuses import BookingStatus
 
 _DATA = (Format.JSON, Format.YAML)
 _SERIES = View[BookingSeries](

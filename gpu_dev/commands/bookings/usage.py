@@ -20,7 +20,7 @@ from gpu_dev.session import client_for
 from gpu_dev.terminal import put
 from gpu_dev.wire.policy import UsageOut, UsageSeriesOut
 from reservation_core.domain.history.shown_usage import shown_usage
-from reservation_core.domain.policy.usage import UsageBy
+from reservation_core.domain.policy.nouns import UsageBy
 
 app = typer.Typer(add_completion=False)
 _DATA = View[UsageOut](name=lambda found: found.by.value, columns=(Column("BY", lambda found: found.by.value),))

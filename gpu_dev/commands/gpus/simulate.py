@@ -13,7 +13,7 @@ from gpu_dev.errors import UsageError
 from gpu_dev.session import client_for
 from gpu_dev.terminal import Rendered, clean, put
 from gpu_dev.wire.simulations import SimulatedCluster, SimulationCreate, SimulationOut, TraceJobIn
-from reservation_core.domain.policy.limits import QueueOrder
+from reservation_core.domain.policy.nouns import QueueOrder
 from reservation_core.domain.short_durations import seconds_in
 from reservation_core.domain.simulation.answer_words import table
 from reservation_core.domain.simulation.trace_rows import REQUIRED, TraceRow, read_row

@@ -8,7 +8,7 @@ from gpu_dev.display.views import JOB
 
 if TYPE_CHECKING:
     from gpu_dev.wire.jobs import Job
-    from reservation_core.domain.model import JobStatus
+    from reservation_core.domain.statuses import JobStatus
 
 
 _OTHERS = "Only administrators see other users' jobs, except those that are shared: gpu-dev list --shared"

@@ -24,8 +24,8 @@ from gpu_dev.watching import watch
 from gpu_dev.wire.jobs import Job
 from gpu_dev.wire.nodes import UseOut
 from gpu_dev.wire.policy import ExplainRequest
-from reservation_core.domain.model import JobStatus
 from reservation_core.domain.short_durations import written
+from reservation_core.domain.statuses import JobStatus
 
 app = typer.Typer(add_completion=False)
 _LOOKED_AT = timedelta(hours=1)

@@ -22,8 +22,8 @@ from gpu_dev.session import client_for, own_job, whole_id
 from gpu_dev.terminal import Rendered, put, say
 from gpu_dev.watching import watch
 from gpu_dev.wire.jobs import Job, JobSpec
-from reservation_core.domain.model import FINAL_STATUSES, JobStatus
 from reservation_core.domain.policy.rule_words import counted
+from reservation_core.domain.statuses import FINAL_STATUSES, JobStatus
 
 list_app = typer.Typer(add_completion=False)
 show_app = typer.Typer(add_completion=False)

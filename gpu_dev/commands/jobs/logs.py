@@ -17,7 +17,7 @@ from gpu_dev.server.streams import ResumableLog
 from gpu_dev.session import client_for, whole_id
 from gpu_dev.terminal import ProgramOutput, Rendered, put, say
 from gpu_dev.wire.jobs import Job
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 
 logs_app = typer.Typer(add_completion=False)
 events_app = typer.Typer(add_completion=False)

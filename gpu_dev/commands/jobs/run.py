@@ -67,7 +67,7 @@ from gpu_dev.sessions.run_input import has_input, reading_input
 from gpu_dev.sessions.waiting import say_home
 from gpu_dev.terminal import put, say
 from gpu_dev.wire.jobs import Job, JobSubmit
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 
 run_app = typer.Typer(add_completion=False)
 submit_app = typer.Typer(add_completion=False)

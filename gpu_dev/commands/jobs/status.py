@@ -22,8 +22,8 @@ from gpu_dev.terminal import Rendered, harmless, put, say
 from gpu_dev.wire.bookings import BookingOut
 from gpu_dev.wire.jobs import Job
 from gpu_dev.wire.policy import ExplainRequest, LimitOut
-from reservation_core.domain.model import FINAL_STATUSES, BookingStatus, JobStatus
-from reservation_core.domain.policy.limits import QUOTAS, RuleName
+from reservation_core.domain.policy.nouns import QUOTAS, RuleName
+from reservation_core.domain.statuses import FINAL_STATUSES, BookingStatus, JobStatus
 
 app = typer.Typer(add_completion=False)
 

@@ -27,8 +27,8 @@ from gpu_dev.wire.audit_log import ChainLineOut as SentLine
 from gpu_dev.wire.audit_log import EventOut
 from reservation_core.domain.event_kinds import all_kinds, near_kinds, unknown_kind_words
 from reservation_core.domain.history.audit_chain import AuditedEvent, ChainCheck, ChainLine, MissingEvent, exact
-from reservation_core.domain.model import Role
 from reservation_core.domain.status_words import subject_status
+from reservation_core.domain.statuses import Role
 
 app = typer.Typer(add_completion=False)
 _LONGEST_LINE = 16 * 2**20

@@ -24,7 +24,7 @@ from gpu_dev.server.exchange import Exchange
 from gpu_dev.session import client_for, connection_of, own_names
 from gpu_dev.terminal import put, say
 from gpu_dev.wire.people import TokenBudget, TokenCreate
-from reservation_core.domain.people.token_scopes import TokenScope
+from reservation_core.domain.statuses import TokenScope
 
 if TYPE_CHECKING:
     from gpu_dev.wire.people import TokenOut

@@ -15,7 +15,7 @@ from gpu_dev.options import Output, Yes
 from gpu_dev.session import client_for
 from gpu_dev.terminal import put
 from gpu_dev.wire.people import UserCreate
-from reservation_core.domain.model import BookingStatus, JobStatus, Role
+from reservation_core.domain.statuses import BookingStatus, JobStatus, Role
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 _MOST = 100_000

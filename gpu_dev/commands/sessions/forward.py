@@ -11,7 +11,7 @@ from gpu_dev.options import JobId, Rank
 from gpu_dev.session import client_for, whole_id
 from gpu_dev.sessions.browsers import open_in_browser
 from gpu_dev.terminal import put
-from reservation_core.domain.model import FINAL_STATUSES, JobStatus
+from reservation_core.domain.statuses import FINAL_STATUSES, JobStatus
 
 forward_app = typer.Typer(add_completion=False)
 open_app = typer.Typer(add_completion=False)

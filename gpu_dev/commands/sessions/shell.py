@@ -14,7 +14,7 @@ from gpu_dev.options import JobId, Output, Rank
 from gpu_dev.session import client_for, complete_job_id, whole_id
 from gpu_dev.sessions.waiting import wait_for_start
 from gpu_dev.terminal import put
-from reservation_core.domain.model import FINAL_STATUSES, JobStatus
+from reservation_core.domain.statuses import FINAL_STATUSES, JobStatus
 
 shell_app = typer.Typer(add_completion=False)
 exec_app = typer.Typer(add_completion=False)

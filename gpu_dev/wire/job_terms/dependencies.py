@@ -5,7 +5,7 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from reservation_core.domain.jobs.asked_dependencies import DependencyState, DependencyWhen
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 
 
 class JobDependency(Struct, kw_only=True, forbid_unknown_fields=True):

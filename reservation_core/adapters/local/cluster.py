@@ -25,8 +25,9 @@ from reservation_core.adapters.local.machine_times import MachineTimes
 from reservation_core.adapters.local.pod_directories import PodDirectories, is_pod_name
 from reservation_core.domain.cards.gpu_types import is_instance
 from reservation_core.domain.cards.node_reports import NodeReport
-from reservation_core.domain.model import PodName, PodPhase, PodSpec, PodStatus, Reason, ReasonCode
+from reservation_core.domain.model import PodName, PodPhase, PodSpec, PodStatus, Reason
 from reservation_core.domain.request_terms import UNSAID, Share
+from reservation_core.domain.statuses import ReasonCode
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import (
     ClusterUnavailableError,

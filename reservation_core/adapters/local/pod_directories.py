@@ -31,17 +31,9 @@ from reservation_core.adapters.local.pod_files import OUTPUT, as_json, tidy, wri
 from reservation_core.adapters.local.processes import MARKER, ProcessId, is_running, kill_orphans, send_signal
 from reservation_core.adapters.local.secret_files import folder_of_files, remove_secrets, write_secrets
 from reservation_core.domain.disks.disk_uses import DISKS_VARIABLE
-from reservation_core.domain.model import (
-    PodHolding,
-    PodName,
-    PodPhase,
-    PodSpec,
-    PodStatus,
-    PodWorkload,
-    Reason,
-    ReasonCode,
-)
+from reservation_core.domain.model import PodHolding, PodName, PodPhase, PodSpec, PodStatus, PodWorkload, Reason
 from reservation_core.domain.sessions.secret_uses import FILES_VARIABLE
+from reservation_core.domain.statuses import ReasonCode
 from reservation_core.ports.cluster import PodNotNowError, PodRefusedError
 
 _POD_NAME = re.compile(r"[a-z0-9]{1,16}-[a-z0-9]{1,64}(\.[0-9]{1,4})?-[0-9]{1,9}-[0-9]{1,9}")

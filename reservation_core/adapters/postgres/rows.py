@@ -9,15 +9,7 @@ from typing import Any
 from reservation_core.adapters.postgres.sealing import Sealing, UnreadableError
 from reservation_core.domain.disks.disk_uses import DiskUse
 from reservation_core.domain.gpu_use.idle_rules import IdleWarning
-from reservation_core.domain.model import (
-    AllocatedGpu,
-    JobStatus,
-    PodWorkload,
-    Reason,
-    ReasonCode,
-    Reservation,
-    ReservationKind,
-)
+from reservation_core.domain.model import AllocatedGpu, PodWorkload, Reason, Reservation
 from reservation_core.domain.request_terms import (
     NO_PREEMPTION,
     ArrayElement,
@@ -31,6 +23,7 @@ from reservation_core.domain.request_terms import (
     SignalName,
 )
 from reservation_core.domain.sessions.secret_uses import SecretUse
+from reservation_core.domain.statuses import JobStatus, ReasonCode, ReservationKind
 from reservation_core.domain.sync.job_sync import JobSync
 from reservation_core.ports.traces import known_traces
 

@@ -7,8 +7,8 @@ from pydantic.functional_validators import field_validator
 
 from reservation_core.contracts.base import Wire
 from reservation_core.domain.jobs.asked_dependencies import Dependency, DependencyState, DependencyWhen
-from reservation_core.domain.model import JobStatus
 from reservation_core.domain.request_terms import array_of
+from reservation_core.domain.statuses import JobStatus
 
 
 class JobDependency(Wire):

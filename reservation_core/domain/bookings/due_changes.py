@@ -26,7 +26,7 @@ from reservation_core.domain.bookings.changes import (
 from reservation_core.domain.bookings.life import decide
 from reservation_core.domain.bookings.nouns import Booking, BookingReason
 from reservation_core.domain.bookings.warnings import end_warning_due, start_warning_due, warns_of_no_show_at
-from reservation_core.domain.model import BookingStatus
+from reservation_core.domain.statuses import BookingStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ from reservation_core.domain.bookings.warnings import warns_of_no_show_at
 from reservation_core.domain.changes import SYSTEM, Record, WakePlanner
 from reservation_core.domain.errors import AlreadyFinalError, NotOfferedError
 from reservation_core.domain.event_kinds import BookingEventKind
-from reservation_core.domain.model import BookingStatus
+from reservation_core.domain.statuses import BookingStatus
 
 Decision = tuple[Booking, tuple[BookingEffect, ...]]
 

@@ -10,8 +10,9 @@ from reservation_core.domain.bookings.windows import Fate, WindowStatus
 from reservation_core.domain.changes import SYSTEM
 from reservation_core.domain.errors import AlreadyFinalError, CalendarConflictError
 from reservation_core.domain.event_kinds import NodeEventKind
-from reservation_core.domain.model import BookingStatus, JobStatus, Reservation, ReservationKind
+from reservation_core.domain.model import Reservation
 from reservation_core.domain.policy.quota_windows import whole_minute
+from reservation_core.domain.statuses import BookingStatus, JobStatus, ReservationKind
 
 FINAL_WINDOWS = frozenset({WindowStatus.ENDED, WindowStatus.CANCELLED})
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from reservation_core.domain.model import AllocatedGpu, BookingStatus, PodWorkload
+from reservation_core.domain.model import AllocatedGpu, PodWorkload
 from reservation_core.domain.request_terms import Share
+from reservation_core.domain.statuses import BookingStatus
 
 LONGEST_BOOKING = timedelta(days=90)
 FARTHEST_START = timedelta(days=400)

@@ -8,7 +8,6 @@ from reservation_core.domain.bookings.card_choice import BookableGpu, choose, ne
 from reservation_core.domain.bookings.nouns import FARTHEST_START, LONGEST_BOOKING, ChosenGpu, Span, Wanted
 from reservation_core.domain.bookings.slot_search import nearest_slots
 from reservation_core.domain.calendar import to_micros
-from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.policy.limits import Policy
 from reservation_core.domain.policy.rules import (
     NOTHING_HELD,
@@ -20,6 +19,7 @@ from reservation_core.domain.policy.rules import (
     check,
     known_from,
 )
+from reservation_core.domain.statuses import ReservationKind
 
 NO_FREE_GPUS = "no_free_gpus"
 _MINUTE = timedelta(minutes=1)

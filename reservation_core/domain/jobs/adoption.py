@@ -20,7 +20,8 @@ from reservation_core.domain.changes import (
 )
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.jobs.retries import has_retry_left, is_retried
-from reservation_core.domain.model import FINAL_STATUSES, JobStatus, PodStatus, Reason, ReasonCode, Reservation
+from reservation_core.domain.model import PodStatus, Reason, Reservation
+from reservation_core.domain.statuses import FINAL_STATUSES, JobStatus, ReasonCode
 
 
 class PodStanding(StrEnum):

@@ -8,7 +8,8 @@ from typing import assert_never
 from reservation_core.domain.changes import Decision, DependenciesMet, DependencyFailed, Record, WakePlanner
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.jobs.asked_dependencies import DependencyState, DependencyWhen
-from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reason, ReasonCode, Reservation
+from reservation_core.domain.model import Reason, Reservation
+from reservation_core.domain.statuses import FINAL_STATUSES, JobStatus, ReasonCode
 
 RELEASED = Reason(ReasonCode.SUBMITTED, "It no longer waits for other jobs, and will be planned in a moment.")
 

@@ -73,8 +73,9 @@ from reservation_core.domain.jobs.preemption import (
 )
 from reservation_core.domain.jobs.retries import is_retried, retried
 from reservation_core.domain.jobs.starts import TAKEN_AWAY, TOO_LATE, queued_again, taken_back, timed_out
-from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reason, ReasonCode, Reservation
+from reservation_core.domain.model import Reason, Reservation
 from reservation_core.domain.short_durations import written
+from reservation_core.domain.statuses import FINAL_STATUSES, JobStatus, ReasonCode
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from reservation_core.domain.changes import (
     StartRefused,
 )
 from reservation_core.domain.jobs.starts import HOPELESS_STARTS, MAY_START_ELSEWHERE, TAKEN_AWAY, never_started
-from reservation_core.domain.model import LIVE_STATUSES, JobStatus, PodPhase, PodStatus, Reason, ReasonCode, Reservation
+from reservation_core.domain.model import PodPhase, PodStatus, Reason, Reservation
+from reservation_core.domain.statuses import LIVE_STATUSES, JobStatus, ReasonCode
 
 LOST_DETAIL = "is gone, though no one asked for its end. Submit the job again."
 

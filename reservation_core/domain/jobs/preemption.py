@@ -20,8 +20,9 @@ from reservation_core.domain.changes import (
     WakePlanner,
 )
 from reservation_core.domain.event_kinds import JobEventKind
-from reservation_core.domain.model import JobStatus, Reason, ReasonCode, Reservation
+from reservation_core.domain.model import Reason, Reservation
 from reservation_core.domain.short_durations import written
+from reservation_core.domain.statuses import JobStatus, ReasonCode
 
 LONGEST_LEAD_AT_ONCE = timedelta(minutes=1)
 """A job whose signal comes earlier before its end makes no room for a booking that begins now."""

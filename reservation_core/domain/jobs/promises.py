@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from reservation_core.domain.changes import DecidedChange
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 
 SLACK = timedelta(seconds=2)
 """GPUs given this long after the promised start are in time: pods take a moment to go."""

@@ -6,8 +6,9 @@ The job keeps its id and its place in the queue, and runs from the start in pods
 from collections.abc import Mapping
 from dataclasses import replace
 
-from reservation_core.domain.model import JobStatus, Reason, ReasonCode, Reservation
+from reservation_core.domain.model import Reason, Reservation
 from reservation_core.domain.request_terms import RetryCause
+from reservation_core.domain.statuses import JobStatus, ReasonCode
 
 CAUSES: Mapping[ReasonCode, tuple[RetryCause, str]] = {
     ReasonCode.COMMAND_FAILED: (RetryCause.FAILED, "its command failed"),

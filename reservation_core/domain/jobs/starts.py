@@ -7,8 +7,9 @@ workload that never ran is tried again: one that has begun may have left traces.
 from dataclasses import replace
 from datetime import timedelta
 
-from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, Reason, ReasonCode, Reservation
+from reservation_core.domain.model import PodPhase, PodStatus, Reason, Reservation
 from reservation_core.domain.short_durations import in_words
+from reservation_core.domain.statuses import JobStatus, ReasonCode
 
 MAY_START_ELSEWHERE = frozenset(
     {

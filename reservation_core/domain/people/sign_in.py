@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from reservation_core.domain.errors import SignInRefusedError
-from reservation_core.domain.model import Role
+from reservation_core.domain.statuses import Role
 from reservation_core.domain.user_names import USER_NAME
 
 _USER = re.compile(USER_NAME)

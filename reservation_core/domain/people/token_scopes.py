@@ -2,23 +2,12 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 
 from reservation_core.domain.errors import ForbiddenError
 from reservation_core.domain.people.token_budgets import Budget
 from reservation_core.domain.short_durations import in_words
+from reservation_core.domain.statuses import TokenScope
 from reservation_core.domain.time_words import time_words
-
-
-class TokenScope(StrEnum):
-    """What a token may be used for, within its user's rights."""
-
-    READ = "read"
-    SUBMIT = "submit"
-    BOOK = "book"
-    SESSIONS = "sessions"
-    ADMIN = "admin"
-
 
 EVERYTHING = frozenset(TokenScope)
 PERSONAL = EVERYTHING - {TokenScope.ADMIN}

@@ -13,7 +13,7 @@ from reservation_core.domain.bookings.nouns import Span
 from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.changes import DependenciesMet
 from reservation_core.domain.jobs.dependencies import KnownDependency, settle, still_open, waiting_reason
-from reservation_core.domain.model import Reason, RequestVerdict
+from reservation_core.domain.model import Reason
 from reservation_core.domain.plan import Waiting
 from reservation_core.domain.planning.dry_runs import DryRun, PlanView, Predict, SoonerJob
 from reservation_core.domain.planning.predictions.start_predictor import Prediction
@@ -25,6 +25,7 @@ from reservation_core.domain.pools.waiting_reasons import (
     booking_too_full,
     taken_until_then,
 )
+from reservation_core.domain.statuses import RequestVerdict
 
 
 class VerdictReason(NamedTuple):

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import NamedTuple
 
-from reservation_core.domain.model import ReasonCode
+from reservation_core.domain.statuses import ReasonCode
 
 OWN_ENDS = frozenset(
     {

@@ -9,7 +9,8 @@ from datetime import timedelta
 
 from reservation_core.domain.calendar import length_micros
 from reservation_core.domain.plan import Waiting
-from reservation_core.domain.policy.limits import Policy, QueueOrder
+from reservation_core.domain.policy.limits import Policy
+from reservation_core.domain.policy.nouns import QueueOrder
 
 SECOND = 1_000_000
 AGEING = length_micros(timedelta(days=2))

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from reservation_core.domain.calendar import FOREVER, length_micros, to_micros, to_moment
-from reservation_core.domain.model import Reason, ReasonCode
+from reservation_core.domain.model import Reason
 from reservation_core.domain.plan import WaitEstimate, Waiting
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.slot_decisions import SlotSearch
@@ -19,6 +19,7 @@ from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.rule_words import moment_text
 from reservation_core.domain.pools.forecast import forecast
 from reservation_core.domain.pools.waiting_reasons import taken_until_then
+from reservation_core.domain.statuses import ReasonCode
 
 _ROUNDS = 4
 """A later booking may delay a job again, and another one after it. More than this is too much to read."""

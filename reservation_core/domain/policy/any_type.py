@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import MAXYEAR, UTC, datetime
 
-from reservation_core.domain.model import ReservationKind
-from reservation_core.domain.policy.limits import Policy, RuleName
+from reservation_core.domain.policy.limits import Policy
+from reservation_core.domain.policy.nouns import RuleName
 from reservation_core.domain.policy.rules import (
     RuleBreach,
     RuleRequest,
@@ -19,6 +19,7 @@ from reservation_core.domain.policy.rules import (
     never_possible,
     possible_from,
 )
+from reservation_core.domain.statuses import ReservationKind
 
 _ASKED_ONCE = frozenset({RuleName.MAX_DURATION.value, RuleName.PRIORITY.value})
 _ORDER = {name.value: number for number, name in enumerate(RuleName)}

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from reservation_core.domain.model import ReservationKind
-from reservation_core.domain.policy.limits import QUOTAS, Limits, Policy
+from reservation_core.domain.policy.limits import Limits, Policy
+from reservation_core.domain.policy.nouns import QUOTAS
 from reservation_core.domain.policy.quota_windows import WEEK, week_start
 from reservation_core.domain.policy.rules import (
     NOTHING_HELD,
@@ -19,6 +19,7 @@ from reservation_core.domain.policy.rules import (
     UsageView,
     check,
 )
+from reservation_core.domain.statuses import ReservationKind
 
 
 @dataclass(frozen=True, slots=True)

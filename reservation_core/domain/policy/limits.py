@@ -12,10 +12,11 @@ counts what all members hold for the project, else what the user holds.
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from enum import Enum, StrEnum
+from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from reservation_core.domain.gpu_use.idle_rules import IdleRule
+from reservation_core.domain.policy.nouns import QUOTAS, QueueOrder, RuleName
 from reservation_core.domain.policy.prices import Money
 
 V = TypeVar("V")
@@ -28,47 +29,6 @@ class Unlimited(Enum):
 
 
 UNLIMITED = Unlimited.UNLIMITED
-
-
-class RuleName(StrEnum):
-    """The fields of a rule. Stable: policy files, the API and `broken_rules` name them."""
-
-    MAX_GPUS = "max_gpus"
-    MAX_GPU_HOURS_PER_WEEK = "max_gpu_hours_per_week"
-    MAX_DURATION = "max_duration"
-    MAX_ADVANCE = "max_advance"
-    MIN_NOTICE = "min_notice"
-    MAX_OPEN_BOOKINGS = "max_open_bookings"
-    COOLDOWN = "cooldown"
-    PRIORITY = "priority"
-    NO_SHOW_GRACE = "no_show_grace"
-    INACTIVITY = "inactivity"
-    COST_PER_GPU_HOUR = "cost_per_gpu_hour"
-    ORDER = "order"
-    IDLE = "idle"
-
-
-class QueueOrder(StrEnum):
-    """The order of waiting jobs of equal priority and share: by the GPU-time that they ask for, or by arrival."""
-
-    AREA = "area"
-    ARRIVAL = "arrival"
-
-
-LIFTABLE = frozenset(
-    {
-        RuleName.MAX_GPUS,
-        RuleName.MAX_GPU_HOURS_PER_WEEK,
-        RuleName.MAX_DURATION,
-        RuleName.MIN_NOTICE,
-        RuleName.MAX_OPEN_BOOKINGS,
-        RuleName.COOLDOWN,
-    }
-)
-"""The fields that an exception for bookings that start soon may lift."""
-
-QUOTAS = (RuleName.MAX_GPUS, RuleName.MAX_GPU_HOURS_PER_WEEK, RuleName.MAX_OPEN_BOOKINGS)
-"""The fields that count what is already held: for a project, by all its members."""
 
 
 @dataclass(frozen=True, slots=True)

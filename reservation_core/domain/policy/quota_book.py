@@ -10,12 +10,14 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from reservation_core.domain.calendar import length_micros, to_micros, to_moment
-from reservation_core.domain.model import Reason, ReasonCode
+from reservation_core.domain.model import Reason
 from reservation_core.domain.plan import Asker
-from reservation_core.domain.policy.limits import Policy, RuleName, Scope
+from reservation_core.domain.policy.limits import Policy, Scope
+from reservation_core.domain.policy.nouns import RuleName
 from reservation_core.domain.policy.quota_meters import Amount, AtOnce, InWeeks, Meter
 from reservation_core.domain.policy.rule_words import beside_text, counted, hours_text, scope_text
 from reservation_core.domain.policy.rules import Holding
+from reservation_core.domain.statuses import ReasonCode
 
 _HOUR = length_micros(timedelta(hours=1))
 

@@ -9,12 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from reservation_core.domain.calendar import length_micros, to_micros
-from reservation_core.domain.model import Reason, ReservationKind
+from reservation_core.domain.model import Reason
 from reservation_core.domain.plan import Asker, PlannedSlot, Start
-from reservation_core.domain.policy.limits import Policy, RuleName
+from reservation_core.domain.policy.limits import Policy
+from reservation_core.domain.policy.nouns import RuleName
 from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.quota_meters import Amount
 from reservation_core.domain.policy.rules import Holding
+from reservation_core.domain.statuses import ReservationKind
 
 _QUOTAS = (RuleName.MAX_GPUS, RuleName.MAX_GPU_HOURS_PER_WEEK)
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from reservation_core.domain.model import ReservationKind
-from reservation_core.domain.policy.limits import Limit, Limits, Policy, RuleName, Scope
+from reservation_core.domain.policy.limits import Limit, Limits, Policy, Scope
+from reservation_core.domain.policy.nouns import RuleName
 from reservation_core.domain.policy.quota_windows import (
     WEEK,
     Held,
@@ -33,6 +33,7 @@ from reservation_core.domain.policy.rule_words import (
     scope_text,
 )
 from reservation_core.domain.short_durations import in_words
+from reservation_core.domain.statuses import ReservationKind
 
 _HOUR = timedelta(hours=1)
 _TRIES = 1000
@@ -164,8 +165,7 @@ def check(request: RuleRequest, policy: Policy, usage: UsageView, now: datetime)
         rule = _RULES.get(name)
         if rule is None or limit.value is None or name in lifted or not _concerns(name, request):
             continue
-        breach = rule(question, limit.value, limit.scope)
-        if breach is not None:
+        if (breach := rule(question, limit.value, limit.scope)) is not None:
             breaches.append(breach)
     return breaches
 

@@ -21,14 +21,6 @@ SUMMED_AFTER = timedelta(minutes=2)
 """For how long returned time is reported row by row, so that no report can reach back before it."""
 
 
-class UsageBy(StrEnum):
-    """What each line of a report is about."""
-
-    USER = "user"
-    PROJECT = "project"
-    GPU_TYPE = "gpu_type"
-
-
 @dataclass(frozen=True, slots=True)
 class GpuTime:
     """GPU-seconds, exact to the microsecond."""

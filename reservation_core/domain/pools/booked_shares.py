@@ -6,11 +6,12 @@ A booking has the share of its GPUs. No two jobs in it have a GPU at once, so th
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from reservation_core.domain.model import Node, Reason, ReasonCode
+from reservation_core.domain.model import Node, Reason
 from reservation_core.domain.plan import Waiting
 from reservation_core.domain.pools.node_shares import Machine
 from reservation_core.domain.pools.waiting_reasons import Capacity
 from reservation_core.domain.request_terms import MILLI, Resources, Share, share_words, written_bytes
+from reservation_core.domain.statuses import ReasonCode
 
 _MEBI = 2**20
 _SHM = "/dev/shm"  # noqa: S108 -- words for people

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable
 
-from reservation_core.domain.model import Node, Reason, ReasonCode
+from reservation_core.domain.model import Node, Reason
 from reservation_core.domain.pools.node_shares import could_run
 from reservation_core.domain.request_terms import Share, share_words
+from reservation_core.domain.statuses import ReasonCode
 
 NOTHING_KEPT = (
     "A job without GPUs can't run here: no node keeps CPUs and memory for such jobs. Ask for 1 GPU, or ask an "

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from reservation_core.domain.model import GpuCondition, Node, Reason, ReasonCode
+from reservation_core.domain.model import GpuCondition, Node, Reason
 from reservation_core.domain.pools.cpu_reasons import (
     behind_others,
     taken_by_others,
@@ -12,6 +12,7 @@ from reservation_core.domain.pools.cpu_reasons import (
 )
 from reservation_core.domain.pools.node_shares import could_run
 from reservation_core.domain.request_terms import CPU_JOB_SHARE, CPU_TYPE, Share, share_words
+from reservation_core.domain.statuses import ReasonCode
 
 _NAMED = 3
 _LONGEST_DETAIL = 300

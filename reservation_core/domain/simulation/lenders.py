@@ -11,10 +11,11 @@ from datetime import UTC, datetime, timedelta
 
 from reservation_core.domain.calendar import to_moment
 from reservation_core.domain.jobs.preemption import RENEWED_EVERY, gpus_needed, lease_end, needs_of
-from reservation_core.domain.model import JobStatus, PodWorkload, Reason, ReasonCode, Reservation, ReservationKind
+from reservation_core.domain.model import PodWorkload, Reason, Reservation
 from reservation_core.domain.plan import Commitment, Start, Waiting
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.request_terms import Preemption
+from reservation_core.domain.statuses import JobStatus, ReasonCode, ReservationKind
 
 START_ALLOWANCE = timedelta(seconds=120)
 """A preemptible job starts where GPUs are free for so much longer than it keeps them, as by default."""

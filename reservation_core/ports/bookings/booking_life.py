@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from reservation_core.domain.model import BookingStatus
+from reservation_core.domain.statuses import BookingStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from reservation_core.domain.bookings.nouns import Booking, ChosenGpu, Span
-from reservation_core.domain.model import BookingStatus, ReservationKind
+from reservation_core.domain.statuses import BookingStatus, ReservationKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from reservation_core.domain.jobs.asked_dependencies import DependencyWhen
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,10 @@ from reservation_core.domain.errors import (
     UnknownCallerError,
 )
 from reservation_core.domain.jobs.dependencies import KnownDependency
-from reservation_core.domain.model import AllocatedGpu, JobStatus, Reservation
+from reservation_core.domain.model import AllocatedGpu, Reservation
 from reservation_core.domain.policy.rules import RuleBreach
 from reservation_core.domain.request_terms import ArrayCounts
+from reservation_core.domain.statuses import JobStatus
 
 Refusal = (
     UnknownBookingError

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from reservation_core.domain.model import GpuState, ReservationKind
+from reservation_core.domain.statuses import GpuState, ReservationKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from reservation_core.domain.cards.link_words import Links
-from reservation_core.domain.model import GpuState
 from reservation_core.domain.request_terms import UNSAID, Share
+from reservation_core.domain.statuses import GpuState
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from reservation_core.domain.model import JobStatus
 from reservation_core.domain.sessions.ways_in import Place, Way
+from reservation_core.domain.statuses import JobStatus
 
 
 @dataclass(frozen=True, slots=True)

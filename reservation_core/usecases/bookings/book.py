@@ -16,9 +16,10 @@ from reservation_core.domain.bookings.refusals import (
     slots_near,
 )
 from reservation_core.domain.errors import NotBookableError
-from reservation_core.domain.model import BookingStatus, PodWorkload
+from reservation_core.domain.model import PodWorkload
 from reservation_core.domain.people.token_budgets import Ask, ask_for
 from reservation_core.domain.policy.rules import RuleBreach
+from reservation_core.domain.statuses import BookingStatus
 from reservation_core.ports.bookings.bookings import NewBooking
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal

@@ -8,7 +8,8 @@ from reservation_core.domain.bookings.life import transition
 from reservation_core.domain.bookings.nouns import FINAL_BOOKINGS, Booking
 from reservation_core.domain.changes import BookingOver
 from reservation_core.domain.jobs.lifecycle import decide
-from reservation_core.domain.model import JobStatus, Reason, ReasonCode, Reservation
+from reservation_core.domain.model import Reason, Reservation
+from reservation_core.domain.statuses import JobStatus, ReasonCode
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.bookings.book import wake_listeners
 from reservation_core.usecases.bookings.visible_bookings import lock_owned_bookings, view_owned_booking

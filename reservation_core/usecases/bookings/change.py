@@ -18,8 +18,8 @@ from reservation_core.domain.errors import (
     UnknownCallerError,
 )
 from reservation_core.domain.event_kinds import BookingEventKind
-from reservation_core.domain.model import BookingStatus, ReservationKind
 from reservation_core.domain.policy.rules import RuleBreach
+from reservation_core.domain.statuses import BookingStatus, ReservationKind
 from reservation_core.ports.bookings.bookings import CalendarEntry, ChangedBooking
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.bookings.book import (

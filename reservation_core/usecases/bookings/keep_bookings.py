@@ -16,16 +16,9 @@ from reservation_core.domain.bookings.nouns import Booking
 from reservation_core.domain.changes import SYSTEM, BookingOver
 from reservation_core.domain.errors import UnknownCallerError
 from reservation_core.domain.jobs.lifecycle import decide
-from reservation_core.domain.model import (
-    BookingStatus,
-    JobStatus,
-    PodWorkload,
-    Reason,
-    ReasonCode,
-    Reservation,
-    ReservationKind,
-)
+from reservation_core.domain.model import PodWorkload, Reason, Reservation
 from reservation_core.domain.policy.limits import Policy
+from reservation_core.domain.statuses import BookingStatus, JobStatus, ReasonCode, ReservationKind
 from reservation_core.ports.bookings.booking_life import OrphanedJob
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.jobs.reservations import NewReservation

@@ -18,7 +18,7 @@ from reservation_core.domain.bookings.nouns import Booking
 from reservation_core.domain.bookings.refusals import from_now, permitted
 from reservation_core.domain.bookings.waitlist import Turn, WaitingRequest, WaitlistPass, WaitlistState
 from reservation_core.domain.errors import CalendarConflictError
-from reservation_core.domain.model import BookingStatus
+from reservation_core.domain.statuses import BookingStatus
 from reservation_core.ports.bookings.booking_life import WaitlistMark
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal

@@ -12,7 +12,8 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.changes import StartDelayed
 from reservation_core.domain.disks.disk_life import UNCOPIED
 from reservation_core.domain.jobs.lifecycle import decide
-from reservation_core.domain.model import Reason, ReasonCode
+from reservation_core.domain.model import Reason
+from reservation_core.domain.statuses import ReasonCode
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.disks.disks import DiskCopy, DiskDelayedError, DiskRefusedError, DiskStore
 from reservation_core.usecases.carry_out import carry_out

@@ -8,7 +8,8 @@ from reservation_core.domain.changes import CancelRequested, DecidedChange
 from reservation_core.domain.errors import NotFoundError
 from reservation_core.domain.jobs.arrays import changed, is_cancelled, to_make, unmade_element
 from reservation_core.domain.jobs.lifecycle import decide
-from reservation_core.domain.model import FINAL_STATUSES, JobStatus, ReasonCode, Reservation
+from reservation_core.domain.model import Reservation
+from reservation_core.domain.statuses import FINAL_STATUSES, JobStatus, ReasonCode
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.people.identities import Principal

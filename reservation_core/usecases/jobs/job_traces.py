@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
-from reservation_core.domain.model import JobStatus, Reservation
+from reservation_core.domain.model import Reservation
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.ports.jobs.reservations import NewReservation
 from reservation_core.ports.traces import Span, Traces
 

@@ -5,9 +5,10 @@ from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import NotPermittedError
-from reservation_core.domain.model import JobStatus, Reservation, ReservationKind
+from reservation_core.domain.model import Reservation
 from reservation_core.domain.policy.any_type import never_on_any
-from reservation_core.domain.policy.limits import QUOTAS, Policy
+from reservation_core.domain.policy.limits import Policy
+from reservation_core.domain.policy.nouns import QUOTAS
 from reservation_core.domain.policy.rules import (
     RuleBreach,
     RuleRequest,
@@ -16,6 +17,7 @@ from reservation_core.domain.policy.rules import (
     never_possible,
 )
 from reservation_core.domain.request_terms import CPU_TYPE
+from reservation_core.domain.statuses import JobStatus, ReservationKind
 
 
 def job_request(job: Reservation, duration: timedelta | None = None) -> RuleRequest:

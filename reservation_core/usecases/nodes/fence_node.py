@@ -13,7 +13,8 @@ from reservation_core.domain.changes import NodeFenced
 from reservation_core.domain.errors import NodeAnswersError, NodeNotFencedError
 from reservation_core.domain.event_kinds import NodeEventKind
 from reservation_core.domain.jobs.lifecycle import decide
-from reservation_core.domain.model import JobStatus, PodName, PodStatus, Reservation
+from reservation_core.domain.model import PodName, PodStatus, Reservation
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.nodes.inventory import NodeView
 from reservation_core.ports.people.identities import Principal

@@ -25,7 +25,7 @@ from reservation_core.domain.errors import CalendarConflictError, LimitExceededE
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.jobs.retries import is_retried
-from reservation_core.domain.model import ReservationKind
+from reservation_core.domain.statuses import ReservationKind
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.wakeups import Channel

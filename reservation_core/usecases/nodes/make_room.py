@@ -24,7 +24,7 @@ from reservation_core.domain.bookings.refusals import from_now, this_minute
 from reservation_core.domain.bookings.windows import Fate
 from reservation_core.domain.calendar import merge, to_micros
 from reservation_core.domain.errors import CalendarConflictError
-from reservation_core.domain.model import BookingStatus, ReservationKind
+from reservation_core.domain.statuses import BookingStatus, ReservationKind
 from reservation_core.ports.bookings.bookings import NewBooking
 from reservation_core.ports.ids import IdSource
 from reservation_core.usecases.bookings.change import has_begun

@@ -8,7 +8,7 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.bookings.nouns import OPEN_BOOKINGS, Booking
 from reservation_core.domain.errors import NotFoundError
 from reservation_core.domain.event_kinds import PeopleEventKind
-from reservation_core.domain.model import BookingStatus
+from reservation_core.domain.statuses import BookingStatus
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.people.tokens import maker_of

@@ -16,7 +16,7 @@ from reservation_core.domain.changes import SYSTEM, CancelRequested
 from reservation_core.domain.errors import ForbiddenError
 from reservation_core.domain.event_kinds import PeopleEventKind
 from reservation_core.domain.jobs.lifecycle import decide
-from reservation_core.domain.model import FINAL_STATUSES, BookingStatus, JobStatus, ReservationKind
+from reservation_core.domain.statuses import FINAL_STATUSES, BookingStatus, JobStatus, ReservationKind
 from reservation_core.ports.people.belongings import Belonging
 from reservation_core.ports.people.identities import Principal, UserRecord
 from reservation_core.usecases.bookings.book import wake_listeners

@@ -13,7 +13,8 @@ from reservation_core.domain.errors import (
 )
 from reservation_core.domain.event_kinds import PeopleEventKind
 from reservation_core.domain.people.token_budgets import passed_on
-from reservation_core.domain.people.token_scopes import TokenReach, TokenScope
+from reservation_core.domain.people.token_scopes import TokenReach
+from reservation_core.domain.statuses import TokenScope
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal, TokenRecord
 from reservation_core.usecases.people.users import list_visible, unknown_user, user_to_add

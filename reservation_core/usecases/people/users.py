@@ -7,8 +7,8 @@ from typing import TypeVar
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import ForbiddenError, NameTakenError, NotFoundError
 from reservation_core.domain.event_kinds import PeopleEventKind
-from reservation_core.domain.model import Role
 from reservation_core.domain.similar_names import MOST_COMPARED, did_you_mean
+from reservation_core.domain.statuses import Role
 from reservation_core.ports.people.identities import Principal, UserRecord
 
 T = TypeVar("T")

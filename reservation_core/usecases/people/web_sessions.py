@@ -6,8 +6,7 @@ from datetime import datetime, timedelta
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import ForbiddenError
 from reservation_core.domain.event_kinds import PeopleEventKind
-from reservation_core.domain.model import Role
-from reservation_core.domain.people.token_scopes import TokenScope
+from reservation_core.domain.statuses import Role, TokenScope
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal, TokenRecord
 from reservation_core.usecases.people.sign_in import SESSION_NAME

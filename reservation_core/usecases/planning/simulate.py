@@ -12,7 +12,8 @@ from reservation_core.domain.errors import NoSuchTypeError, NothingToSimulateErr
 from reservation_core.domain.model import GpuCondition, Node
 from reservation_core.domain.plan import Waiting
 from reservation_core.domain.planning.standings import BY_AREA, BY_ARRIVAL, Orders, orders_of
-from reservation_core.domain.policy.limits import Policy, PolicyRule, QueueOrder
+from reservation_core.domain.policy.limits import Policy, PolicyRule
+from reservation_core.domain.policy.nouns import QueueOrder
 from reservation_core.domain.simulation.comparison import (
     Question,
     Terms,

@@ -15,7 +15,6 @@ import structlog
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.event_kinds import PodEventKind
-from reservation_core.domain.model import BookingStatus
 from reservation_core.domain.pods.overbooked_pods import Occupant, too_many
 from reservation_core.domain.pods.pod_endings import (
     BookedTime,
@@ -30,6 +29,7 @@ from reservation_core.domain.pods.pod_endings import (
     remembered,
 )
 from reservation_core.domain.pods.victims import NodeNeed, Preemptible, victims
+from reservation_core.domain.statuses import BookingStatus
 from reservation_core.domain.time_words import time_words
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.pods.guarded_pods import BudgetRefusedError, EndRefusedError, GuardedPods

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
-from reservation_core.domain.model import Role
 from reservation_core.domain.pods.pod_endings import GuardedPod, Memory
 from reservation_core.domain.pods.pod_reports import PodReport
+from reservation_core.domain.statuses import Role
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.pods.report_pods import report_pods
 

@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import ForbiddenError
-from reservation_core.domain.model import ReservationKind, Role
 from reservation_core.domain.pods.booked_nodes import MOST_NODES
-from reservation_core.domain.policy.limits import RuleName
+from reservation_core.domain.policy.nouns import RuleName
 from reservation_core.domain.policy.rules import RuleRequest, check, known_from
+from reservation_core.domain.statuses import ReservationKind, Role
 from reservation_core.ports.people.identities import Principal, UserRecord
 from reservation_core.ports.policy.entitlements import Entitlement, NodeOfBooking
 

@@ -9,12 +9,13 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.bookings.nouns import Span
 from reservation_core.domain.bookings.refusals import this_minute, timing
 from reservation_core.domain.errors import ForbiddenError, NotFoundError
-from reservation_core.domain.model import JobStatus, ReservationKind
 from reservation_core.domain.policy.any_type import judged
-from reservation_core.domain.policy.limits import QUOTAS, Limits, Policy, RuleName
+from reservation_core.domain.policy.limits import Limits, Policy
+from reservation_core.domain.policy.nouns import QUOTAS, RuleName
 from reservation_core.domain.policy.prices import Money
 from reservation_core.domain.policy.quota_windows import whole_minute
 from reservation_core.domain.policy.rules import LimitUse, RuleBreach, RuleRequest, known_from, uses
+from reservation_core.domain.statuses import JobStatus, ReservationKind
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.bookings.read_booking_rules import foreign_project
 from reservation_core.usecases.people.users import unknown_user

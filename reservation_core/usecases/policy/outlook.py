@@ -17,7 +17,7 @@ from reservation_core.domain.complaints import complaint
 from reservation_core.domain.errors import BeyondBookedShareError, DomainError, NotPermittedError, UnknownJobError
 from reservation_core.domain.jobs.asked_dependencies import DependencyWhen
 from reservation_core.domain.jobs.dependencies import settle, still_open
-from reservation_core.domain.model import RequestVerdict, Reservation
+from reservation_core.domain.model import Reservation
 from reservation_core.domain.people.token_budgets import refused as refused_by_budget
 from reservation_core.domain.plan import Need, Waiting
 from reservation_core.domain.planning.dry_runs import PlanTooShortError, PlanView
@@ -34,6 +34,7 @@ from reservation_core.domain.planning.request_verdicts import (
 from reservation_core.domain.policy.limits import Policy
 from reservation_core.domain.policy.rules import RuleBreach
 from reservation_core.domain.request_terms import CPU_TYPE
+from reservation_core.domain.statuses import RequestVerdict
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.jobs.reservations import NewReservation
 from reservation_core.ports.people.identities import Principal

@@ -4,7 +4,8 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.changes import SYSTEM
 from reservation_core.domain.event_kinds import PeopleEventKind
 from reservation_core.domain.gpu_use.spans import Resolution, spans_of
-from reservation_core.domain.policy.usage import NOT_SAMPLED, UsageBy
+from reservation_core.domain.policy.nouns import UsageBy
+from reservation_core.domain.policy.usage import NOT_SAMPLED
 from reservation_core.domain.policy.usage_digest import WEEK, digest_of, week_to_sum_up
 from reservation_core.ports.wakeups import Channel
 

@@ -5,7 +5,8 @@ from datetime import datetime, timedelta
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.gpu_use.spans import Resolution, spans_of
 from reservation_core.domain.policy.fair_share import ranks
-from reservation_core.domain.policy.usage import SUMMED_AFTER, UsageBy, UsageReport, UsageSeries, UsedGpus
+from reservation_core.domain.policy.nouns import UsageBy
+from reservation_core.domain.policy.usage import SUMMED_AFTER, UsageReport, UsageSeries, UsedGpus
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.jobs.visible_jobs import visible_user
 

@@ -11,8 +11,9 @@ from functools import partial
 
 from reservation_core.adapters.postgres.unit_of_work import HeldPods, UnitOfWorkFactory
 from reservation_core.contracts.queue_messages import PodOperation
-from reservation_core.domain.model import AllocatedGpu, JobStatus, PodSpec, Reservation
+from reservation_core.domain.model import AllocatedGpu, PodSpec, Reservation
 from reservation_core.domain.pods.pod_environment import pod_specs
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, ClusterUnavailableError, PodRefusedError
 from reservation_core.ports.traces import Traces

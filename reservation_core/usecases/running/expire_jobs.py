@@ -12,7 +12,8 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWo
 from reservation_core.domain.changes import EndReached, Event, LeftAlone, StartTimedOut, WarningDue
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.jobs.repeated_asking import RepeatedEndRequests
-from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, Reservation
+from reservation_core.domain.model import PodPhase, PodStatus, Reservation
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, ClusterUnavailableError
 from reservation_core.ports.wakeups import Channel

@@ -14,8 +14,9 @@ from reservation_core.contracts.queue_messages import PodOperation
 from reservation_core.domain.changes import DecidedChange, PodsRunning
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.jobs.observation import event_of, needs_all_pods, split_observation
-from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, Reservation
+from reservation_core.domain.model import PodPhase, PodStatus, Reservation
 from reservation_core.domain.pods.pod_environment import pod_names
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, ClusterUnavailableError
 from reservation_core.ports.queues import QueueName

@@ -10,8 +10,9 @@ from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.domain.jobs.adoption import PodStanding, standing
-from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodStatus, Reservation
+from reservation_core.domain.model import PodName, PodPhase, PodStatus, Reservation
 from reservation_core.domain.pods.pod_environment import last_end
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster
 from reservation_core.ports.traces import Traces

@@ -7,9 +7,10 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import JobNotRunningError, NotFoundError, TooManyConnectionsError
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.jobs.arrays import element_named
-from reservation_core.domain.model import FINAL_STATUSES, JobStatus, PodName
+from reservation_core.domain.model import PodName
 from reservation_core.domain.request_terms import array_of
 from reservation_core.domain.sessions.ways_in import Way, greeting
+from reservation_core.domain.statuses import FINAL_STATUSES, JobStatus
 from reservation_core.ports.sessions.connections import JobToEnter, NewConnection
 
 

@@ -20,7 +20,7 @@ from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.adapters.postgres.connection.shared_clock import SharedClock
 from reservation_core.domain.bookings.due_changes import BookingRules
-from reservation_core.domain.model import Role
+from reservation_core.domain.statuses import Role
 from reservation_core.runtime.settings.components import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime, open_cluster, open_runtime
 from reservation_core.usecases.bookings.keep_bookings import BookingKeeping

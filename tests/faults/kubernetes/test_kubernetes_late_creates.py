@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 from tests.faults.systems.kubernetes_system import (
     TIMEOUT_S,
     KubernetesInstallation,

@@ -1,6 +1,6 @@
 """What must be true whatever happened: of the ledger, of the workloads' own records, and of what is left behind."""
 
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.ports.queues import QueueName
 from tests.faults.systems.system import System, processes_below
 from tests.waiting import eventually

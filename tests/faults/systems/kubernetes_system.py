@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 
 from reservation_core.adapters.postgres.connection.engine import open_engine
-from reservation_core.domain.model import Role
+from reservation_core.domain.statuses import Role
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.people.identities import Principal
 from reservation_core.runtime.settings.components import StandaloneSettings

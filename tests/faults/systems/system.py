@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.contracts.jobs import JobSubmit
-from reservation_core.domain.model import JobStatus, Role
+from reservation_core.domain.statuses import JobStatus, Role
 from reservation_core.ports.jobs.reservations import JobView, NewReservation
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.queues import QueueName

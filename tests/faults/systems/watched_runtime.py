@@ -13,8 +13,9 @@ from typing import Any
 from reservation_core.adapters.postgres.unit_of_work import HeldPods, UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.changes import DecidedChange
 from reservation_core.domain.jobs.arrays import ArrayState
-from reservation_core.domain.model import FINAL_STATUSES, PodName, PodSpec, PodStatus, Reason
+from reservation_core.domain.model import PodName, PodSpec, PodStatus, Reason
 from reservation_core.domain.plan import Start
+from reservation_core.domain.statuses import FINAL_STATUSES
 from reservation_core.ports.cluster import Cluster
 from reservation_core.ports.planning.planning import PlannerNews, PlanOutcome
 from reservation_core.ports.queues import QueuedMessage, QueueName

@@ -10,7 +10,7 @@ import httpx
 
 from api_service.app import create_app
 from api_service.server import serve
-from reservation_core.domain.model import Role
+from reservation_core.domain.statuses import Role
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.bookings.calendars import add_nodes, booked_now

@@ -15,8 +15,8 @@ from fastapi import FastAPI
 from pytest_postgresql.executors import NoopExecutor
 
 from api_service.app import create_app
-from reservation_core.domain.model import Role
 from reservation_core.domain.simulation.comparison import Comparison, Question, compare
+from reservation_core.domain.statuses import Role
 from reservation_core.ports.people.identities import Principal
 from reservation_core.runtime.settings.components import ApiSettings, StandaloneSettings
 from reservation_core.runtime.simulation.messages import ANSWER, QUESTION

@@ -18,7 +18,7 @@ from schemathesis.checks import CHECKS, load_all_checks
 
 from api_service.app import create_app
 from api_service.server import serve
-from reservation_core.domain.model import Role
+from reservation_core.domain.statuses import Role
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import open_runtime
 from tests.examples import PROFILE, Profile

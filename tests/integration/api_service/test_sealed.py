@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from reservation_core.contracts.queue_messages import PodOperation
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.runtime.sealing_keys import ensure_key_file
 from reservation_core.runtime.settings.components import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime

@@ -26,7 +26,7 @@ from gpu_dev.main import main
 from gpu_dev.server.connection import Connection
 from gpu_dev.server.exchange import Exchange
 from gpu_dev.slurm.__main__ import run_program
-from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Role
+from reservation_core.domain.statuses import FINAL_STATUSES, JobStatus, Role
 from reservation_core.runtime.reading.sign_in import open_sign_in
 from reservation_core.runtime.sealing_keys import ensure_key_file
 from reservation_core.runtime.settings.components import StandaloneSettings

@@ -6,7 +6,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from reservation_core.contracts.jobs import JobSubmit
-from reservation_core.domain.model import JobStatus, Role
+from reservation_core.domain.statuses import JobStatus, Role
 from reservation_core.ports.people.identities import Principal
 from reservation_core.runtime.settings.components import StandaloneSettings
 from reservation_core.runtime.wiring import Runtime

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.ports.cluster import Cluster, ClusterUnavailableError
 from reservation_core.runtime.wiring import Runtime
 from reservation_processor.leading import lead

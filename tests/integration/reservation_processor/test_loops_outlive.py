@@ -17,7 +17,7 @@ from pod_scheduling.runtime.reading.promised_cards import PromisedCards
 from reservation_core.adapters.postgres.connection import shared_clock, wakeups
 from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.contracts.jobs import JobSubmit
-from reservation_core.domain.model import JobStatus, Role
+from reservation_core.domain.statuses import JobStatus, Role
 from reservation_core.ports.people.identities import Principal
 from reservation_core.runtime import wiring
 from reservation_core.runtime.loops.loops import Loop

@@ -8,7 +8,8 @@ from datetime import timedelta
 import pytest
 
 from reservation_core.contracts.jobs import JobSubmit
-from reservation_core.domain.model import JobStatus, PodName, Role
+from reservation_core.domain.model import PodName
+from reservation_core.domain.statuses import JobStatus, Role
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.nodes.inventory import GpuView
 from reservation_core.ports.people.identities import Principal

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from reservation_core.domain.model import PodName, PodSpec, PodWorkload, Role
+from reservation_core.domain.model import PodName, PodSpec, PodWorkload
+from reservation_core.domain.statuses import Role
 from reservation_core.runtime.settings.components import SshGatewaySettings
 from reservation_core.runtime.wiring import Runtime
 from ssh_gateway.listening import run

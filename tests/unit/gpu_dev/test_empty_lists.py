@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from gpu_dev.commands.jobs import jobs
 from gpu_dev.commands.jobs.empty_lists import listed_jobs
 from gpu_dev.display.calendar_views import bookings_of
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 from tests.unit.gpu_dev.examples import a_client
 
 FAILED, QUEUED = JobStatus.FAILED, JobStatus.QUEUED

@@ -10,7 +10,7 @@ from gpu_dev.display.gpu_types import TypeSummary
 from gpu_dev.display.output import Format
 from gpu_dev.errors import WaitTimeoutError
 from gpu_dev.following import exit_code_of, has_ended, has_output, place_note, wait_until, waiting_line
-from reservation_core.domain.model import JobStatus, ReasonCode
+from reservation_core.domain.statuses import JobStatus, ReasonCode
 from tests.unit.gpu_dev.examples import NOON, a_client, a_job, job_json
 
 

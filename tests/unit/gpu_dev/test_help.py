@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from gpu_dev.display.command_examples import EXAMPLES, with_paths
 from gpu_dev.main import COMMANDS, app
 from reservation_core.domain.notices.kinds import NoticeKind
-from reservation_core.domain.policy.limits import RuleName
+from reservation_core.domain.policy.nouns import RuleName
 
 
 def texts(command: Any) -> Iterator[str]:

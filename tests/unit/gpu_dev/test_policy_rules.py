@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from gpu_dev.commands.operate import policy
 from gpu_dev.errors import UsageError
 from reservation_core.contracts.policy import RulesIn
-from reservation_core.domain.policy.limits import RuleName
+from reservation_core.domain.policy.nouns import RuleName
 from tests.unit.gpu_dev.examples import NOON, a_client
 
 _NUMBERS = (

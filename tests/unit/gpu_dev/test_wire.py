@@ -30,7 +30,7 @@ from gpu_dev.wire.notices import NoticeTargetCreate
 from gpu_dev.wire.people import TokenBudget, UserCreate
 from gpu_dev.wire.policy import ExplainRequest, ProjectCreate, RuleOut
 from gpu_dev.wire.sign_in import KubernetesProof, OidcProof
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 from tests.unit.gpu_dev.examples import NOON
 from tools.wire import ANSWERS, CLASSES, FOLDER, sources
 

@@ -20,7 +20,8 @@ from playwright.async_api import Browser, Locator, Page, expect
 from api_service.app import create_app
 from api_service.server import serve
 from reservation_core.domain.cards.node_reports import GpuReport, NodeReport
-from reservation_core.domain.model import ForeignPod, Role
+from reservation_core.domain.model import ForeignPod
+from reservation_core.domain.statuses import Role
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from tests.database.sql import sql

@@ -13,7 +13,8 @@ from playwright.async_api import Browser, Page, expect
 from api_service.web.fleet.use_map import MOST_IN_BLOCK
 from reservation_core.domain.cards.node_reports import GpuReport, NodeReport
 from reservation_core.domain.gpu_use.samples import GpuSample
-from reservation_core.domain.model import ForeignPod, Role
+from reservation_core.domain.model import ForeignPod
+from reservation_core.domain.statuses import Role
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime, open_runtime
 from reservation_core.usecases.gpu_use.store_samples import store_samples

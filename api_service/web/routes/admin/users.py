@@ -12,7 +12,7 @@ from reservation_core.contracts.base import Page
 from reservation_core.contracts.bookings import BookingOut
 from reservation_core.contracts.jobs import Job
 from reservation_core.contracts.people import UserDisabled, UserOut
-from reservation_core.domain.model import BookingStatus, JobStatus, Role
+from reservation_core.domain.statuses import BookingStatus, JobStatus, Role
 
 _COUNTED = 1000
 _WAITING_JOBS = frozenset({JobStatus.QUEUED})

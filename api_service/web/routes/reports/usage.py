@@ -15,7 +15,7 @@ from api_service.web.routing import WebRoute
 from api_service.web.visit import Visit
 from reservation_core.contracts.policy import UsageLineOut, UsageOut, UsageSeriesLineOut, UsageSeriesOut
 from reservation_core.domain.history.shown_usage import shown_usage
-from reservation_core.domain.policy.usage import UsageBy
+from reservation_core.domain.policy.nouns import UsageBy
 
 _SPANS = {"day": 1, "week": 7, "month": 30, "quarter": 91, "year": 365}
 _NAMES = {"day": "24 hours", "week": "7 days", "month": "30 days", "quarter": "3 months", "year": "A year"}

@@ -19,8 +19,8 @@ from api_service.sessions.streaming import stream_program
 from api_service.web.rendering import json_data
 from api_service.web.routing import SocketRoute, WebRoute
 from api_service.web.visit import Visit
-from reservation_core.domain.people.token_scopes import TokenScope
 from reservation_core.domain.sessions.ways_in import Way
+from reservation_core.domain.statuses import TokenScope
 from reservation_core.ports.sessions.pod_streams import (
     NoTerminalError,
     PodNotReachableError,

@@ -9,7 +9,8 @@ from reservation_core.adapters.kubernetes.api_server.errors import (
     InvalidError,
     ObjectNotFoundError,
 )
-from reservation_core.domain.model import Reason, ReasonCode
+from reservation_core.domain.model import Reason
+from reservation_core.domain.statuses import ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError, PodNotNowError, PodRefusedError
 
 _QUOTA = "exceeded quota"

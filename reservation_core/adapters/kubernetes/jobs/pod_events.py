@@ -7,7 +7,8 @@ from reservation_core.adapters.kubernetes.api_server.plain_json import format_ti
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.other_objects.event_writer import EventWriter, Regarding
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach
-from reservation_core.domain.model import PodSpec, Reason, ReasonCode
+from reservation_core.domain.model import PodSpec, Reason
+from reservation_core.domain.statuses import ReasonCode
 from reservation_core.ports.clock import Clock
 
 CONTROLLER = "gpu-dev-server"

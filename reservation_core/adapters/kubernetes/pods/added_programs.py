@@ -2,7 +2,8 @@
 
 from typing import Any, Final
 
-from reservation_core.domain.model import PodSpec, Reason, ReasonCode
+from reservation_core.domain.model import PodSpec, Reason
+from reservation_core.domain.statuses import ReasonCode
 from reservation_core.domain.sync.files_program import FOLDER_PATH, program_words
 from reservation_core.domain.sync.job_sync import FOLDER_VARIABLE
 from reservation_core.ports.cluster import PodRefusedError

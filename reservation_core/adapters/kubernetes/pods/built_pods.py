@@ -28,8 +28,9 @@ from reservation_core.adapters.kubernetes.pods.marks import annotations, attempt
 from reservation_core.adapters.kubernetes.pods.pod_defaults import SHM_PATH, SHM_VOLUME, PodDefaults, ResourceShare
 from reservation_core.adapters.kubernetes.pods.quantities import format_bytes, format_cores, read_quantity
 from reservation_core.adapters.kubernetes.pods.secret_objects import secret_mounts, secret_variables, secret_volumes
-from reservation_core.domain.model import PodName, PodSpec, Reason, ReasonCode
+from reservation_core.domain.model import PodName, PodSpec, Reason
 from reservation_core.domain.request_terms import MILLI, Share
+from reservation_core.domain.statuses import ReasonCode
 from reservation_core.domain.sync.files_program import FOLDER_PATH
 from reservation_core.ports.cluster import PodRefusedError
 

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from reservation_core.adapters.kubernetes.api_server.plain_json import as_list, as_mapping
-from reservation_core.domain.model import Reason, ReasonCode
+from reservation_core.domain.model import Reason
+from reservation_core.domain.statuses import ReasonCode
 
 _LONGEST_QUOTE = 400
 _AGAIN = "Submit the job again."

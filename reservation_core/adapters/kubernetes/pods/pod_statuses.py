@@ -25,7 +25,8 @@ from reservation_core.adapters.kubernetes.pods.pod_causes import (
     is_hopeless,
     is_hopeless_on_node,
 )
-from reservation_core.domain.model import PodPhase, PodStatus, Reason, ReasonCode
+from reservation_core.domain.model import PodPhase, PodStatus, Reason
+from reservation_core.domain.statuses import ReasonCode
 
 _OVER = ("Succeeded", "Failed")
 _FIRST_YEAR = 1971  # the API writes unset times as year 1 or 1970

@@ -24,7 +24,8 @@ from reservation_core.adapters.local.disks.disk_quotas import bound, lift, quota
 from reservation_core.adapters.local.disks.tree_copies import TreeCopy, TreeRefusedError
 from reservation_core.adapters.local.kernel import ON_LINUX
 from reservation_core.domain.disks.disk_uses import DiskUse
-from reservation_core.domain.model import Reason, ReasonCode
+from reservation_core.domain.model import Reason
+from reservation_core.domain.statuses import ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError, PodNotNowError
 from reservation_core.ports.disks.disks import DiskCopy, DiskRefusedError
 

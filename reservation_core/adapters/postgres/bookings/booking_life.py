@@ -19,7 +19,7 @@ from reservation_core.domain.bookings.nouns import OPEN_BOOKINGS, Booking, Span,
 from reservation_core.domain.bookings.waitlist import WaitingRequest
 from reservation_core.domain.changes import Record, WakePlanner
 from reservation_core.domain.errors import CalendarConflictError
-from reservation_core.domain.model import BookingStatus
+from reservation_core.domain.statuses import BookingStatus
 from reservation_core.ports.bookings.booking_life import OrphanedJob, WaitlistMark
 from reservation_core.ports.queues import QueueName
 

@@ -23,7 +23,7 @@ from reservation_core.domain.bookings.card_choice import LedgerGpu
 from reservation_core.domain.bookings.nouns import LONGEST_BOOKING, Booking, Span
 from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.event_kinds import BookingEventKind
-from reservation_core.domain.model import BookingStatus, ReservationKind
+from reservation_core.domain.statuses import BookingStatus, ReservationKind
 from reservation_core.ports.bookings.bookings import (
     BookingFilter,
     CalendarEntries,
@@ -378,7 +378,8 @@ def _merged_how(merging: EntryMerging | None) -> dict[str, Any]:
 
 def _entry(fields: Sequence[Any]) -> CalendarEntry:
     id_, kind, *asked, begin, over, series_id, gpu_ids, end = fields
-    return CalendarEntry(id_, ReservationKind(kind), *asked, Span(begin, over), series_id, tuple(gpu_ids), end)
+    values = (id_, ReservationKind(kind), *asked, Span(begin, over), series_id, tuple(gpu_ids), end)
+    return CalendarEntry(*values)
 
 
 def _times(booking: Booking) -> dict[str, Any]:

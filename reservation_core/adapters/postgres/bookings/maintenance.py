@@ -23,7 +23,7 @@ from reservation_core.domain.bookings.nouns import Span
 from reservation_core.domain.bookings.windows import Fate, WindowStatus
 from reservation_core.domain.changes import SYSTEM, Record
 from reservation_core.domain.errors import CalendarConflictError
-from reservation_core.domain.model import ReservationKind
+from reservation_core.domain.statuses import ReservationKind
 
 
 class Maintenance(StatementRunner):

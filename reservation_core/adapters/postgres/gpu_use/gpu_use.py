@@ -14,8 +14,9 @@ from reservation_core.domain.gpu_use.idleness import WatchedJob
 from reservation_core.domain.gpu_use.roll_ups import Level, UsePoint
 from reservation_core.domain.gpu_use.samples import ERRORS_LAST, GpuSample
 from reservation_core.domain.gpu_use.spans import Resolution, Span
-from reservation_core.domain.model import GpuState, ReservationKind
-from reservation_core.domain.policy.usage import UsageBy, UsedGpus
+from reservation_core.domain.policy.nouns import UsageBy
+from reservation_core.domain.policy.usage import UsedGpus
+from reservation_core.domain.statuses import GpuState, ReservationKind
 from reservation_core.ports.gpu_use import GpuHolder, GpuUseNow, HeldGpu, HoldingJob, NewestSample
 
 _KIB = 1024

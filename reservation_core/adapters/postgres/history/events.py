@@ -11,7 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.event_kinds import EventKind
-from reservation_core.domain.model import Reason, ReasonCode
+from reservation_core.domain.model import Reason
+from reservation_core.domain.statuses import ReasonCode
 from reservation_core.ports.history.events import EventRecord, Recorded
 
 

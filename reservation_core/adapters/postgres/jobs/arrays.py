@@ -11,7 +11,8 @@ from reservation_core.adapters.postgres.connection import direct
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.jobs.arrays import ArrayState
-from reservation_core.domain.model import JobStatus, Reason
+from reservation_core.domain.model import Reason
+from reservation_core.domain.statuses import JobStatus
 
 _SCANNED = 2000
 _FIELDS = [field.name for field in fields(ArrayState)]

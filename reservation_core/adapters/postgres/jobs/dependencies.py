@@ -11,7 +11,7 @@ from reservation_core.adapters.postgres.connection import direct
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.jobs.asked_dependencies import Dependency, DependencyWhen
 from reservation_core.domain.jobs.dependencies import KnownDependency
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.ports.jobs.dependencies import DependencyLink, LinkedJob
 
 

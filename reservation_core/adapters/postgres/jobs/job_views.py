@@ -27,7 +27,8 @@ from reservation_core.domain.jobs.dependencies import (
     last_first,
     waiting_reason,
 )
-from reservation_core.domain.model import JobStatus, Reason, ReasonCode
+from reservation_core.domain.model import Reason
+from reservation_core.domain.statuses import JobStatus, ReasonCode
 from reservation_core.ports.jobs.reservations import JobFilter, JobView, PredictedStart, SharedFilter
 
 _FIRST_PRIORITY = -(2**31)

@@ -45,7 +45,8 @@ from reservation_core.domain.jobs.promises import (
     WaitEnd,
     end_of_wait,
 )
-from reservation_core.domain.model import AllocatedGpu, JobStatus, Reservation
+from reservation_core.domain.model import AllocatedGpu, Reservation
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.ports.jobs.reservations import NewReservation, Refusal, Submitted
 from reservation_core.ports.queues import QueueName
 

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Row
 
 from reservation_core.domain.calendar import to_moment
-from reservation_core.domain.model import GpuState, ReservationKind
+from reservation_core.domain.statuses import GpuState, ReservationKind
 from reservation_core.ports.nodes.cards_now import GpuHold, GpuNow, NodeNow
 
 

@@ -16,8 +16,9 @@ from reservation_core.domain.cards.inventory import InventoryChange, KnownGpu, K
 from reservation_core.domain.cards.link_words import read_links
 from reservation_core.domain.cards.node_reports import NodeReport
 from reservation_core.domain.changes import SYSTEM
-from reservation_core.domain.model import ForeignPod, GpuCondition, GpuState
+from reservation_core.domain.model import ForeignPod, GpuCondition
 from reservation_core.domain.request_terms import Share
+from reservation_core.domain.statuses import GpuState
 from reservation_core.ports.nodes.cards_now import NodeNow
 from reservation_core.ports.nodes.inventory import Cordon, Fence, GpuHealthView, GpuView, NodeRecord, NodeView
 from reservation_core.ports.queues import QueueName

@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import Row
 
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
-from reservation_core.domain.model import ReservationKind
+from reservation_core.domain.statuses import ReservationKind
 from reservation_core.ports.people.belongings import Belonging
 
 

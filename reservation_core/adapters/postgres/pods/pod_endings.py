@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from itertools import groupby
 
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
-from reservation_core.domain.model import BookingStatus
 from reservation_core.domain.pods.overbooked_pods import Occupant
 from reservation_core.domain.pods.pod_endings import BookedTime, Memory
+from reservation_core.domain.statuses import BookingStatus
 from reservation_core.ports.pods.pod_endings import BookingUse, EndingRecord, NeededGpus
 
 

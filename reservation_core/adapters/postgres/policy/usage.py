@@ -9,9 +9,9 @@ from sqlalchemy import Row
 
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.policy.limits import NO_POLICY, Policy
+from reservation_core.domain.policy.nouns import UsageBy
 from reservation_core.domain.policy.usage import (
     GpuTime,
-    UsageBy,
     UsageLine,
     UsagePart,
     UsageReport,

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import groupby
 
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
-from reservation_core.domain.model import JobStatus
 from reservation_core.domain.sessions.ways_in import Place, Way
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.ports.sessions.connections import HeldConnection, JobToEnter, NewConnection, OpenConnection
 
 _ALIVE = timedelta(seconds=60)

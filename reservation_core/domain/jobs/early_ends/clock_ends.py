@@ -6,8 +6,9 @@ from datetime import datetime
 from reservation_core.domain.changes import Decision, DeletePods, Record, WarningDue
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.jobs.preemption import end_for_maintenance, waits_after_maintenance
-from reservation_core.domain.model import JobStatus, Reason, ReasonCode, Reservation
+from reservation_core.domain.model import Reason, Reservation
 from reservation_core.domain.short_durations import in_words, written
+from reservation_core.domain.statuses import JobStatus, ReasonCode
 
 
 def expire(reservation: Reservation, now: datetime) -> Decision:

@@ -17,7 +17,8 @@ from reservation_core.domain.changes import (
 from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.jobs.preemption import end_for_maintenance, waits_after_maintenance
 from reservation_core.domain.jobs.retries import is_retried
-from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reason, ReasonCode, Reservation
+from reservation_core.domain.model import Reason, Reservation
+from reservation_core.domain.statuses import FINAL_STATUSES, JobStatus, ReasonCode
 
 
 def booking_over(reservation: Reservation, event: BookingOver, now: datetime) -> Decision:

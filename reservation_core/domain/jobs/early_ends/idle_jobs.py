@@ -9,9 +9,10 @@ from reservation_core.domain.event_kinds import JobEventKind
 from reservation_core.domain.gpu_use.idle_rules import IdleWarning
 from reservation_core.domain.jobs.arrays import element_named
 from reservation_core.domain.jobs.preemption import ask_for_gpus, end_to_wait_again
-from reservation_core.domain.model import JobStatus, Reason, ReasonCode, Reservation
+from reservation_core.domain.model import Reason, Reservation
 from reservation_core.domain.request_terms import REQUEUES
 from reservation_core.domain.short_durations import written
+from reservation_core.domain.statuses import JobStatus, ReasonCode
 
 _NOT_IDLE = "The warning is taken back: its GPUs were used again, samples are missing, or the rule has changed."
 _TO_THE_END = "It goes to the end of the queue; there is nothing to do."

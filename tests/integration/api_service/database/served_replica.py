@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from api_service.app import create_app
 from reservation_core.adapters.postgres.connection.migrating import upgrade
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
-from reservation_core.domain.model import Role
+from reservation_core.domain.statuses import Role
 from reservation_core.runtime.reading.reading import (
     ReplicaReads,
     ReplicaUse,

@@ -21,7 +21,7 @@ from starlette.routing import Route, WebSocketRoute
 
 from api_service.app import create_app
 from api_service.web.page_list import WEB_ROUTES
-from reservation_core.domain.model import Role
+from reservation_core.domain.statuses import Role
 from reservation_core.domain.sync.frames import framed
 from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.runtime.reading.sign_in import open_sign_in

@@ -14,7 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
-from reservation_core.domain.model import Role
+from reservation_core.domain.statuses import Role
 from reservation_core.runtime.reading import reading
 from reservation_core.runtime.reading.reading import (
     PrimaryReadReason,

@@ -13,7 +13,8 @@ from fastapi import FastAPI
 from sqlalchemy.exc import IntegrityError
 
 from reservation_core.domain.errors import UnknownCallerError
-from reservation_core.domain.people.token_scopes import EVERYTHING, LONGEST_LINE, TokenScope
+from reservation_core.domain.people.token_scopes import EVERYTHING, LONGEST_LINE
+from reservation_core.domain.statuses import TokenScope
 from reservation_core.runtime.settings.auth import AuthSettings
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from reservation_core.adapters.postgres.jobs import job_views
-from reservation_core.domain.model import Role
+from reservation_core.domain.statuses import Role
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.sessions.share import MOST_USERS
 from tests.database.sql import sql

@@ -11,7 +11,7 @@ from reservation_core.adapters.identity.ids import RandomIds
 from reservation_core.contracts.bookings import BookingCreate
 from reservation_core.domain.bookings.due_changes import BookingRules
 from reservation_core.domain.bookings.nouns import Booking
-from reservation_core.domain.model import Role
+from reservation_core.domain.statuses import Role
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.bookings.book import book
 from reservation_core.usecases.bookings.keep_bookings import BookingKeeping, BookingsReport, keep_bookings

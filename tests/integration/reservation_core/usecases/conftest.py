@@ -9,7 +9,7 @@ from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.sealing import Sealing
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
-from reservation_core.domain.model import Role
+from reservation_core.domain.statuses import Role
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.nodes.update_inventory import update_inventory
 from reservation_core.usecases.pods.end_pods import PodEndRules

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
-from reservation_core.domain.model import BookingStatus, JobStatus
+from reservation_core.domain.statuses import BookingStatus, JobStatus
 from reservation_core.usecases.bookings.cancel import cancel_booking
 from reservation_core.usecases.bookings.waitlist import Waitlist
 from reservation_core.usecases.keep_calendar import CalendarReport, keep_calendar

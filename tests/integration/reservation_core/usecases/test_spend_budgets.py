@@ -10,8 +10,9 @@ import pytest
 
 from reservation_core.contracts.bookings import BookingChange
 from reservation_core.domain.errors import DomainError, NotPermittedError
-from reservation_core.domain.model import JobStatus, PodPhase
+from reservation_core.domain.model import PodPhase
 from reservation_core.domain.people.token_budgets import Budget
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.bookings.cancel import cancel_booking
 from reservation_core.usecases.bookings.change import change_booking

@@ -10,8 +10,9 @@ from reservation_core.adapters.identity.ids import RandomIds
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.contracts.queue_messages import PodOperation
-from reservation_core.domain.model import AllocatedGpu, JobStatus, PodName, PodPhase, PodStatus, Reservation, Role
+from reservation_core.domain.model import AllocatedGpu, PodName, PodPhase, PodStatus, Reservation
 from reservation_core.domain.policy.limits import NO_POLICY, Policy
+from reservation_core.domain.statuses import JobStatus, Role
 from reservation_core.ports.history.events import EventRecord
 from reservation_core.ports.jobs.reservations import JobView, NewReservation
 from reservation_core.ports.people.identities import Principal

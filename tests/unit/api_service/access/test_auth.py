@@ -9,7 +9,7 @@ import pytest
 
 from api_service.access.auth import Authenticator
 from api_service.problems import ProblemError
-from reservation_core.domain.model import Role
+from reservation_core.domain.statuses import Role
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.transactions import DatabaseUnavailableError
 

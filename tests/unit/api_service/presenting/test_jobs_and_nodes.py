@@ -10,17 +10,8 @@ from hypothesis import strategies as st
 
 from api_service.access.sight import Sight
 from api_service.presenting import jobs_and_nodes
-from reservation_core.domain.model import (
-    AllocatedGpu,
-    GpuState,
-    JobStatus,
-    PodWorkload,
-    Reason,
-    ReasonCode,
-    Reservation,
-    ReservationKind,
-    Role,
-)
+from reservation_core.domain.model import AllocatedGpu, PodWorkload, Reason, Reservation
+from reservation_core.domain.statuses import GpuState, JobStatus, ReasonCode, ReservationKind, Role
 from reservation_core.ports.history.audit import RecordedEvent
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.nodes.inventory import GpuView

@@ -5,7 +5,8 @@ import io
 from decimal import Decimal
 
 from api_service.presenting.policy import usage_csv
-from reservation_core.domain.policy.usage import GpuTime, UsageBy, UsageLine
+from reservation_core.domain.policy.nouns import UsageBy
+from reservation_core.domain.policy.usage import GpuTime, UsageLine
 
 
 def test_small_times_are_plain_numbers() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from gpu_dev.display.top_frames import KEYS, TOP, Choice, Sort, chosen, fitted, frame, keys_in
 from gpu_dev.wire.nodes import GpuNowOut, Holder
-from reservation_core.domain.model import GpuState
+from reservation_core.domain.statuses import GpuState
 
 ANN = Holder(id="job-1", user="ann", yours=True)
 BOB = Holder(id="job-2", user="bob", yours=False)

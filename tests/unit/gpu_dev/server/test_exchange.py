@@ -23,7 +23,7 @@ from gpu_dev.server.connection import NO_SOURCE, Connection
 from gpu_dev.server.exchange import BRIEF_S, PATIENT_S, Exchange
 from gpu_dev.wire.jobs import JobSubmit, Workload
 from gpu_dev.wire.policy import ExplainRequest
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 from tests.unit.gpu_dev.examples import a_client, job_json
 
 OWN = importlib.metadata.version("gpu-dev-server")

@@ -9,7 +9,7 @@ from gpu_dev.errors import NoSuchObjectError
 from gpu_dev.slurm import squeue
 from gpu_dev.wire.jobs import Job
 from gpu_dev.wire.people import UserOut
-from reservation_core.domain.model import JobStatus, Role
+from reservation_core.domain.statuses import JobStatus, Role
 from tests.unit.gpu_dev.examples import NOON, job_json
 
 _JOB = msgspec.json.decode(job_json(), type=Job)

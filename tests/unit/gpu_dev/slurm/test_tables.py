@@ -17,7 +17,7 @@ from gpu_dev.slurm.sinfo import FIELDS, Place
 from gpu_dev.wire.base import ReasonOut
 from gpu_dev.wire.jobs import AllocationOut, Job
 from gpu_dev.wire.nodes import NodeOut
-from reservation_core.domain.model import JobStatus, ReasonCode
+from reservation_core.domain.statuses import JobStatus, ReasonCode
 from tests.unit.gpu_dev.examples import job_json
 
 NOW = datetime(2030, 1, 31, 12, tzinfo=UTC)

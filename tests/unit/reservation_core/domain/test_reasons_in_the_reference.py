@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from reservation_core.domain.bookings.nouns import BookingReason
-from reservation_core.domain.model import ReasonCode
+from reservation_core.domain.statuses import ReasonCode
 
 REFERENCE = Path(__file__).parents[4] / "docs" / "reference" / "rest.md"
 

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from reservation_core.domain.model import Role
+from reservation_core.domain.statuses import Role
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.people import tokens
 from reservation_core.usecases.people.web_sessions import open_session

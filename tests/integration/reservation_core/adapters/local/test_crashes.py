@@ -22,7 +22,8 @@ from reservation_core.adapters.local.cluster import LocalCluster
 from reservation_core.adapters.local.kernel import boot_id, start_ticks
 from reservation_core.adapters.local.machine_times import MachineTimes
 from reservation_core.adapters.local.pod_directories import PodDirectories
-from reservation_core.domain.model import PodPhase, PodSpec, ReasonCode
+from reservation_core.domain.model import PodPhase, PodSpec
+from reservation_core.domain.statuses import ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError
 from tests.integration.cluster_behaviour import (
     AT_ONCE,

@@ -11,7 +11,8 @@ import psutil
 import pytest
 
 from reservation_core.adapters.local.cluster import LocalCluster
-from reservation_core.domain.model import PodPhase, ReasonCode
+from reservation_core.domain.model import PodPhase
+from reservation_core.domain.statuses import ReasonCode
 from reservation_core.ports.cluster import PodRefusedError
 from tests.integration.cluster_behaviour import AT_ONCE, SpecMaker, finished, log_of, reaches, status_of
 from tests.integration.reservation_core.adapters.local.conftest import processes_below

@@ -9,7 +9,7 @@ import pytest
 from reservation_core.domain.disks.disk_life import DiskState
 from reservation_core.domain.disks.disk_uses import DiskUse
 from reservation_core.domain.errors import DiskInUseError, LimitExceededError
-from reservation_core.domain.model import JobStatus, ReasonCode, Role
+from reservation_core.domain.statuses import JobStatus, ReasonCode, Role
 from reservation_core.ports.disks.disks import DiskCopy, DiskDelayedError, DiskRecord, DiskRefusedError
 from reservation_core.usecases.disks.copy_disks import Copying
 from reservation_core.usecases.disks.disks import DiskChanges, change_disk, restore_disk

@@ -14,7 +14,7 @@ from reservation_core.adapters.identity.ids import RandomIds
 from reservation_core.domain.disks.disk_life import DiskBounds, DiskState
 from reservation_core.domain.disks.disk_uses import DiskUse
 from reservation_core.domain.errors import DiskInUseError, DomainError, LimitExceededError, UserDisabledError
-from reservation_core.domain.model import JobStatus, Role
+from reservation_core.domain.statuses import JobStatus, Role
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.disks.disks import DiskCopy, DiskRecord, DiskRefusedError
 from reservation_core.usecases.disks.disks import DiskChanges, change_disk, create_disk, delete_disk, restore_disk

@@ -9,8 +9,9 @@ import pytest
 from reservation_core.domain.errors import NotFoundError, NotIdleError
 from reservation_core.domain.gpu_use.idle_rules import IdleRule, IdleThen
 from reservation_core.domain.gpu_use.spans import Resolution
-from reservation_core.domain.model import BookingStatus, JobStatus, PodPhase, ReasonCode, Role
+from reservation_core.domain.model import PodPhase
 from reservation_core.domain.policy.limits import UNLIMITED, Rules, Scope
+from reservation_core.domain.statuses import BookingStatus, JobStatus, ReasonCode, Role
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.bookings.waitlist import Waitlist
 from reservation_core.usecases.gpu_use import watch_idle
@@ -25,8 +26,7 @@ from tests.integration.reservation_core.usecases.world import LONGEST, World, po
 
 TEN, MINUTE = timedelta(seconds=10), timedelta(minutes=1)
 RELEASE = IdleRule(0.1, 10 * MINUTE, 5 * MINUTE, IdleThen.RELEASE)
-NOTHING, WARNED = IdleReport(), IdleReport(warned=1)
-CLEARED, RELEASED = IdleReport(cleared=1), IdleReport(released=1)
+NOTHING, WARNED, CLEARED, RELEASED = IdleReport(), IdleReport(warned=1), IdleReport(cleared=1), IdleReport(released=1)
 ALL_SAMPLED = "UPDATE gpu_use_state SET minutes_until = '2030-01-01', hours_until = '2030-01-01'"
 _SAMPLES = """
 INSERT INTO gpu_samples (at, gpu_id, utilisation, xid)

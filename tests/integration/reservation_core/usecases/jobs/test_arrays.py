@@ -13,8 +13,9 @@ from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.errors import NotChangeableError, NotFoundError
 from reservation_core.domain.jobs.arrays import MADE_AHEAD
 from reservation_core.domain.jobs.asked_dependencies import Dependency, DependencyWhen
-from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode
+from reservation_core.domain.model import PodPhase
 from reservation_core.domain.request_terms import ArrayCounts
+from reservation_core.domain.statuses import JobStatus, ReasonCode
 from reservation_core.usecases.jobs.arrays import RestingArrays, elements, settle_arrays
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.dependencies import known_dependencies, settle_dependants, submit_dependent

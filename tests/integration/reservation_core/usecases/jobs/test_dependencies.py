@@ -14,10 +14,11 @@ from reservation_core.adapters.postgres.jobs.dependencies import Dependencies
 from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.errors import UnknownJobError
 from reservation_core.domain.jobs.asked_dependencies import Dependency, DependencyWhen
-from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode
+from reservation_core.domain.model import PodPhase
 from reservation_core.domain.plan import Need, PlannedSlot
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.start_decisions import plan_starts
+from reservation_core.domain.statuses import JobStatus, ReasonCode
 from reservation_core.ports.jobs.reservations import NewReservation
 from reservation_core.usecases.jobs import dependencies
 from reservation_core.usecases.jobs.cancel import cancel

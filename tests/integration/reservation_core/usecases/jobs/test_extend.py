@@ -13,9 +13,9 @@ from reservation_core.domain.errors import (
     NotFoundError,
     StaleVersionError,
 )
-from reservation_core.domain.model import JobStatus, Role
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.start_decisions import plan_starts
+from reservation_core.domain.statuses import JobStatus, Role
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.jobs.cancel import cancel

@@ -10,7 +10,7 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.changes import CancelRequested, ExtendRequested
 from reservation_core.domain.errors import NotFoundError
 from reservation_core.domain.jobs.lifecycle import decide
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.usecases.bookings.cancel import cancel_booking
 from reservation_core.usecases.carry_out import carry_out
 from reservation_core.usecases.jobs.cancel import cancel

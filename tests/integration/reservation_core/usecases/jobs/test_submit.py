@@ -12,7 +12,7 @@ from reservation_core.adapters.identity.ids import RandomIds
 from reservation_core.adapters.postgres.jobs import submissions
 from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.errors import ForbiddenError, LimitExceededError
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.ports.jobs.reservations import NewReservation
 from reservation_core.ports.queues import QueueName
 from reservation_core.usecases.jobs.submit import prepare, submit

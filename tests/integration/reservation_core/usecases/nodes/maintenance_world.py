@@ -6,7 +6,7 @@ from reservation_core.contracts.maintenance import MaintenanceCreate
 from reservation_core.domain.bookings.maintenance import Window
 from reservation_core.domain.bookings.nouns import Booking
 from reservation_core.domain.bookings.windows import Fate
-from reservation_core.domain.model import BookingStatus, GpuState
+from reservation_core.domain.statuses import BookingStatus, GpuState
 from reservation_core.usecases.nodes.maintenance import (
     plan_window,
     preview_window,

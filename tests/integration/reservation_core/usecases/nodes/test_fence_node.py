@@ -6,7 +6,8 @@ from datetime import timedelta
 import pytest
 
 from reservation_core.domain.errors import ForbiddenError, NodeAnswersError, NodeNotFencedError, NotFoundError
-from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode, Role
+from reservation_core.domain.model import PodPhase
+from reservation_core.domain.statuses import JobStatus, ReasonCode, Role
 from reservation_core.ports.nodes.inventory import NodeView
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.jobs.cancel import cancel

@@ -13,7 +13,8 @@ from reservation_core.domain.errors import (
     LimitExceededError,
     NotFoundError,
 )
-from reservation_core.domain.model import BookingStatus, GpuState, JobStatus, PodPhase
+from reservation_core.domain.model import PodPhase
+from reservation_core.domain.statuses import BookingStatus, GpuState, JobStatus
 from reservation_core.usecases.nodes.maintenance import (
     end_window,
     keep_windows,

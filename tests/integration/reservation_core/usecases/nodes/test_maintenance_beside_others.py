@@ -10,7 +10,7 @@ from reservation_core.domain.bookings.windows import Fate
 from reservation_core.domain.errors import (
     CalendarConflictError,
 )
-from reservation_core.domain.model import BookingStatus, GpuState
+from reservation_core.domain.statuses import BookingStatus, GpuState
 from reservation_core.usecases.nodes.maintenance import (
     add_joined_cards,
     end_window,

@@ -6,7 +6,7 @@ import pytest
 
 from reservation_core.domain.bookings.nouns import BookingReason, Span
 from reservation_core.domain.bookings.windows import Fate
-from reservation_core.domain.model import BookingStatus
+from reservation_core.domain.statuses import BookingStatus
 from reservation_core.usecases.bookings.cancel import cancel_booking
 from reservation_core.usecases.bookings.waitlist import Waitlist
 from tests.clocks import START

@@ -9,8 +9,8 @@ from sqlalchemy.exc import IntegrityError
 from reservation_core.adapters.kubernetes.pods.built_pods import build_pod
 from reservation_core.domain.bookings.nouns import Booking
 from reservation_core.domain.errors import BeyondBookedShareError, BookingNotUsableError
-from reservation_core.domain.model import JobStatus
 from reservation_core.domain.request_terms import Resources, Share
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.usecases.jobs.submit import submit
 from tests.integration.reservation_core.usecases.booking_world import BookingWorld
 from tests.integration.reservation_core.usecases.planning.test_shares import has

@@ -8,9 +8,9 @@ from sqlalchemy import text
 
 from reservation_core.adapters.postgres.jobs import reservations
 from reservation_core.domain.errors import CalendarConflictError
-from reservation_core.domain.model import JobStatus
 from reservation_core.domain.plan import PlacedGpu, Start
 from reservation_core.domain.pools.cpu_places import place_id
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend
 from tests.integration.reservation_core.usecases.planning.test_slots import plan, slot

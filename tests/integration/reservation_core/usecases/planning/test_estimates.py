@@ -10,7 +10,8 @@ import pytest
 from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.jobs.job_views import JobViews
 from reservation_core.domain.errors import NotBookableError
-from reservation_core.domain.model import JobStatus, PodPhase
+from reservation_core.domain.model import PodPhase
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.ports.jobs.reservations import JobView
 from reservation_core.usecases.nodes.maintenance import keep_windows, plan_window
 from reservation_core.usecases.planning.planner import Planner

@@ -8,7 +8,7 @@ from sqlalchemy.exc import IntegrityError
 
 from reservation_core.adapters.postgres.connection import migrating
 from reservation_core.domain.errors import CalendarConflictError, NotKeptError
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.jobs.submit import submit
 from tests.integration.reservation_core.usecases.planning.test_cpu_jobs import GIB, HOUR, keeps, statuses

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 from tests.integration.reservation_core.usecases.planning.test_slots import HOUR, WHOLE, plan, slot
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, World
 

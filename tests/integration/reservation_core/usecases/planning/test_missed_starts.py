@@ -7,7 +7,8 @@ import pytest
 
 from reservation_core.domain.errors import AlreadyFinalError
 from reservation_core.domain.jobs.promises import ALLOCATED_LATE, NEVER_STARTED, RAN_LATE
-from reservation_core.domain.model import JobStatus, PodPhase
+from reservation_core.domain.model import PodPhase
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.planning.planner import Planner

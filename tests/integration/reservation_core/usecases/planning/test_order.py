@@ -7,9 +7,10 @@ from datetime import timedelta
 import pytest
 
 from reservation_core.domain.calendar import to_micros
-from reservation_core.domain.model import JobStatus, Role
 from reservation_core.domain.plan import Waiting
-from reservation_core.domain.policy.limits import QueueOrder, Scope
+from reservation_core.domain.policy.limits import Scope
+from reservation_core.domain.policy.nouns import QueueOrder
+from reservation_core.domain.statuses import JobStatus, Role
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.queues import QueueName
 from reservation_core.usecases.jobs.cancel import cancel

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from reservation_core.domain.model import JobStatus, Role
+from reservation_core.domain.statuses import JobStatus, Role
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.planning.planning import LostLeadershipError
 from reservation_core.ports.queues import QueueName

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from reservation_core.domain.model import JobStatus
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.ports.planning.planning import LostLeadershipError
 from reservation_core.ports.queues import QueueName
 from tests.integration.reservation_core.usecases.planning.test_planner import drained

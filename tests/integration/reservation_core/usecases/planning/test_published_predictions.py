@@ -3,10 +3,11 @@
 from datetime import datetime, timedelta
 
 from reservation_core.domain.jobs.asked_dependencies import DependencyWhen
-from reservation_core.domain.model import PodPhase, Reason, ReasonCode
+from reservation_core.domain.model import PodPhase, Reason
 from reservation_core.domain.plan import WaitEstimate
 from reservation_core.domain.planning.predictions.start_predictor import StartPredictor
 from reservation_core.domain.planning.run_times import RunTime
+from reservation_core.domain.statuses import ReasonCode
 from reservation_core.ports.jobs.reservations import PredictedStart
 from reservation_core.ports.planning.measurements import JudgedPredictions
 from reservation_core.usecases.jobs.cancel import cancel

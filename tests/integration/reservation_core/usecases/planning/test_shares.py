@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 
 from reservation_core.domain.errors import CalendarConflictError, NotBookableError
-from reservation_core.domain.model import JobStatus
 from reservation_core.domain.plan import PlacedGpu, Start
 from reservation_core.domain.request_terms import Resources, Share
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.usecases.jobs.extend import extend
 from tests.integration.reservation_core.usecases.booking_world import BookingWorld
 from tests.integration.reservation_core.usecases.planning.test_slots import plan, slot

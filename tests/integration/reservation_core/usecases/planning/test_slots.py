@@ -13,9 +13,9 @@ from reservation_core.domain.errors import (
     NotBookableError,
     UnknownBookingError,
 )
-from reservation_core.domain.model import JobStatus
 from reservation_core.domain.plan import PlacedGpu, PlannedSlot
-from reservation_core.domain.policy.limits import QueueOrder
+from reservation_core.domain.policy.nouns import QueueOrder
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.jobs.submit import submit

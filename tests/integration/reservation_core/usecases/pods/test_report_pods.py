@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from reservation_core.domain.errors import ForbiddenError
-from reservation_core.domain.model import BookingStatus, Role
 from reservation_core.domain.pods.pod_reports import Judged, PodReport, ReportOutcome
-from reservation_core.domain.policy.usage import GpuTime, UsageBy
+from reservation_core.domain.policy.nouns import UsageBy
+from reservation_core.domain.policy.usage import GpuTime
+from reservation_core.domain.statuses import BookingStatus, Role
 from reservation_core.usecases.bookings.cancel import cancel_booking
 from reservation_core.usecases.pods.report_pods import report_pods
 from reservation_core.usecases.pods.schedulability import JudgedPod, schedulability

@@ -4,8 +4,8 @@ import asyncio
 from datetime import datetime, timedelta
 
 from reservation_core.adapters.identity.ids import RandomIds
-from reservation_core.domain.model import Role
 from reservation_core.domain.notices.kinds import NoticeChannel, NoticeKind
+from reservation_core.domain.statuses import Role
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.people import notice_targets
 from reservation_core.usecases.policy import projects

@@ -7,7 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from reservation_core.domain.model import JobStatus, PodHolding, PodPhase, PodPlace, PodStatus
+from reservation_core.domain.model import PodHolding, PodPhase, PodPlace, PodStatus
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.usecases.nodes.update_inventory import update_inventory

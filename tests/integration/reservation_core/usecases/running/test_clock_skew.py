@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from reservation_core.domain.model import JobStatus, PodPhase
+from reservation_core.domain.model import PodPhase
+from reservation_core.domain.statuses import JobStatus
 from tests.clocks import SettableClock
 from tests.integration.reservation_core.usecases.world import World, pod
 

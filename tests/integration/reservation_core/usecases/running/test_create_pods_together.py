@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from reservation_core.contracts.queue_messages import PodOperation
-from reservation_core.domain.model import Reason, ReasonCode
+from reservation_core.domain.model import Reason
+from reservation_core.domain.statuses import ReasonCode
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.running.create_pods_together import create_together
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, LAUNCH, World, pod

@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from reservation_core.domain.jobs.repeated_asking import RepeatedEndRequests
-from reservation_core.domain.model import JobStatus, PodPhase, Reason, ReasonCode
+from reservation_core.domain.model import PodPhase, Reason
+from reservation_core.domain.statuses import JobStatus, ReasonCode
 from reservation_core.usecases.running import expire_jobs as expiry
 from reservation_core.usecases.running.expire_jobs import ExpiryReport, ExpiryRules, expire
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, MAX_STARTS, World, pod

@@ -8,7 +8,8 @@ from datetime import timedelta
 import pytest
 from structlog.testing import capture_logs
 
-from reservation_core.domain.model import JobStatus, PodPhase
+from reservation_core.domain.model import PodPhase
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.ports.jobs.pod_logs import LONGEST_TAIL, KeptLog
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.running import last_output

@@ -5,7 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, Reason, ReasonCode
+from reservation_core.domain.model import PodPhase, PodStatus, Reason
+from reservation_core.domain.statuses import JobStatus, ReasonCode
 from reservation_core.ports.traces import Span
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.usecases.jobs.cancel import cancel

@@ -9,7 +9,8 @@ import pytest
 from reservation_core.contracts.queue_messages import PodOperation
 from reservation_core.domain.changes import StartTimedOut
 from reservation_core.domain.jobs.lifecycle import decide
-from reservation_core.domain.model import JobStatus, PodPhase, PodSpec, Reason, ReasonCode
+from reservation_core.domain.model import PodPhase, PodSpec, Reason
+from reservation_core.domain.statuses import JobStatus, ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError, PodRefusedError
 from reservation_core.ports.queues import MessageNotDueError
 from reservation_core.ports.transactions import DatabaseUnavailableError

@@ -7,7 +7,8 @@ from unittest import mock
 
 import pytest
 
-from reservation_core.domain.model import JobStatus, PodPhase, PodStatus, ReasonCode
+from reservation_core.domain.model import PodPhase, PodStatus
+from reservation_core.domain.statuses import JobStatus, ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.queues import QueueName
 from reservation_core.usecases.jobs.cancel import cancel

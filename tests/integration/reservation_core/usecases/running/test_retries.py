@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode
+from reservation_core.domain.model import PodPhase
+from reservation_core.domain.statuses import JobStatus, ReasonCode
 from reservation_core.usecases.jobs.cancel import cancel
 from tests.integration.reservation_core.usecases.world import World, pod
 

@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from reservation_core.contracts.queue_messages import PodOperation
-from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodSpec, PodStatus, Reason, ReasonCode
+from reservation_core.domain.model import PodName, PodPhase, PodSpec, PodStatus, Reason
+from reservation_core.domain.statuses import JobStatus, ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError, PodListing
 from reservation_core.ports.queues import MessageNotDueError
 from reservation_core.usecases.jobs.cancel import cancel

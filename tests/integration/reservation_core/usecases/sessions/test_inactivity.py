@@ -5,9 +5,9 @@ from datetime import timedelta
 import pytest
 
 from reservation_core.domain.errors import LimitExceededError
-from reservation_core.domain.model import JobStatus
 from reservation_core.domain.policy.limits import UNLIMITED, Policy, PolicyRule, Rules, Scope
 from reservation_core.domain.sessions.ways_in import Way
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.runtime.sessions.connections import Connections
 from reservation_core.usecases.running.expire_jobs import ExpiryRules, expire
 from reservation_core.usecases.sessions.enter import Visitor

@@ -14,7 +14,7 @@ from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.sealing import Sealing, is_sealed
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
-from reservation_core.domain.people.token_scopes import TokenScope
+from reservation_core.domain.statuses import TokenScope
 from reservation_core.ports.sessions.ssh_keys import (
     KeyOwner,
     NewSshKey,

@@ -21,7 +21,7 @@ from api_service.web.calendar.timeline_window import DayWindow, TimelineScale, w
 from reservation_core.domain.bookings.card_choice import BookableGpu
 from reservation_core.domain.bookings.nouns import Span
 from reservation_core.domain.calendar import to_micros
-from reservation_core.domain.model import ReservationKind, Role
+from reservation_core.domain.statuses import ReservationKind, Role
 from reservation_core.ports.bookings.bookings import CalendarEntry
 from reservation_core.ports.people.identities import Principal
 

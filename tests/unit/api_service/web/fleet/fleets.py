@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from reservation_core.domain.model import GpuState, ReservationKind
+from reservation_core.domain.statuses import GpuState, ReservationKind
 from reservation_core.ports.nodes.cards_now import GpuHold, GpuNow, NodeNow
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -6,7 +6,7 @@ import pytest
 
 from api_service.access.sight import Sight
 from api_service.web.fleet.card_tiles import MEANINGS, WORDS, TileState, TileWriter, state_of
-from reservation_core.domain.model import GpuState, ReservationKind, Role
+from reservation_core.domain.statuses import GpuState, ReservationKind, Role
 from reservation_core.ports.nodes.cards_now import GpuNow
 from reservation_core.ports.people.identities import Principal
 from tests.unit.api_service.web.fleet.fleets import ADA, BOB, HOUR, NOW, card, hold

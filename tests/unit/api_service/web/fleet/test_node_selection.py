@@ -11,7 +11,7 @@ from api_service.web.fleet.fleet import FleetPicture, fleet_of
 from api_service.web.fleet.node_filter import NodeFilter, NodeOrder, NodeView
 from api_service.web.fleet.node_markup import Look
 from api_service.web.fleet.node_selection import NodeSelections
-from reservation_core.domain.model import GpuState, Role
+from reservation_core.domain.statuses import GpuState, Role
 from reservation_core.ports.nodes.cards_now import NodeNow
 from reservation_core.ports.people.identities import Principal
 from tests.unit.api_service.web.fleet.fleets import ADA, BOB, NOW, card, hold, node

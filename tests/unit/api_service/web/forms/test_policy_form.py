@@ -23,7 +23,7 @@ from api_service.web.forms.policy_form import (
 )
 from reservation_core.contracts.policy import IdleRuleIn, RelaxationIn, RulesIn
 from reservation_core.domain.gpu_use.idle_rules import IdleThen
-from reservation_core.domain.policy.limits import LIFTABLE, QueueOrder, RuleName
+from reservation_core.domain.policy.nouns import LIFTABLE, QueueOrder, RuleName
 from reservation_core.domain.policy.prices import PRICE_PATTERN
 
 

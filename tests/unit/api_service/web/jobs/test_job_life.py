@@ -4,7 +4,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from api_service.web.jobs.job_life import life_of
-from reservation_core.domain.model import Reason, ReasonCode
+from reservation_core.domain.model import Reason
+from reservation_core.domain.statuses import ReasonCode
 from reservation_core.ports.history.events import EventRecord
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -22,7 +22,7 @@ from api_service.web.jobs.waiting_rows import (
 from reservation_core.domain.bookings.card_choice import BookableGpu
 from reservation_core.domain.bookings.nouns import Span
 from reservation_core.domain.calendar import Range, to_micros
-from reservation_core.domain.model import ReservationKind
+from reservation_core.domain.statuses import ReservationKind
 from reservation_core.ports.bookings.bookings import CalendarEntry
 
 NOW = datetime(2030, 3, 4, 10, 20, tzinfo=UTC)

@@ -19,7 +19,7 @@ from reservation_core.domain.bookings.nouns import (
     Why,
 )
 from reservation_core.domain.changes import Record
-from reservation_core.domain.model import BookingStatus
+from reservation_core.domain.statuses import BookingStatus
 
 T0 = datetime(2030, 1, 1, 9, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -34,7 +34,8 @@ from reservation_core.domain.bookings.nouns import (
     FINAL_BOOKINGS,
 )
 from reservation_core.domain.errors import AlreadyFinalError, NotOfferedError
-from reservation_core.domain.model import BookingStatus, PodWorkload
+from reservation_core.domain.model import PodWorkload
+from reservation_core.domain.statuses import BookingStatus
 from tests.examples import ledger_examples
 from tests.unit.reservation_core.domain.bookings.booked import (
     CARDS,

@@ -23,7 +23,8 @@ from reservation_core.domain.bookings.nouns import (
 )
 from reservation_core.domain.changes import Record
 from reservation_core.domain.errors import AlreadyFinalError
-from reservation_core.domain.model import BookingStatus, PodWorkload
+from reservation_core.domain.model import PodWorkload
+from reservation_core.domain.statuses import BookingStatus
 from tests.unit.reservation_core.domain.bookings.booked import (
     CARDS,
     DAY,

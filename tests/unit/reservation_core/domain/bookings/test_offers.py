@@ -21,7 +21,7 @@ from reservation_core.domain.bookings.nouns import (
     Wanted,
 )
 from reservation_core.domain.errors import AlreadyFinalError, NotOfferedError
-from reservation_core.domain.model import BookingStatus
+from reservation_core.domain.statuses import BookingStatus
 from tests.unit.reservation_core.domain.bookings.booked import (
     CARDS,
     END,

@@ -16,7 +16,7 @@ from reservation_core.domain.bookings.nouns import (
     BookingReason,
     Span,
 )
-from reservation_core.domain.model import BookingStatus
+from reservation_core.domain.statuses import BookingStatus
 from tests.unit.reservation_core.domain.bookings.booked import (
     END,
     GRACE,

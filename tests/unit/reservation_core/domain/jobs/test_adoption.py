@@ -22,17 +22,8 @@ from reservation_core.domain.changes import (
 )
 from reservation_core.domain.jobs.adoption import PodStanding, Unadoptable, adoption_of, standing
 from reservation_core.domain.jobs.lifecycle import transition
-from reservation_core.domain.model import (
-    FINAL_STATUSES,
-    LIVE_STATUSES,
-    JobStatus,
-    PodHolding,
-    PodName,
-    PodPhase,
-    PodStatus,
-    ReasonCode,
-    Reservation,
-)
+from reservation_core.domain.model import PodHolding, PodName, PodPhase, PodStatus, Reservation
+from reservation_core.domain.statuses import FINAL_STATUSES, LIVE_STATUSES, JobStatus, ReasonCode
 from tests.examples import examples
 from tests.unit.reservation_core.domain.jobs.life.lives import (
     EVENTS,

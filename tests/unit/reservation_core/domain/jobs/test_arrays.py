@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from reservation_core.domain.jobs.arrays import MADE_AHEAD, ArrayState, changed, counts_of, shown_status, to_make
 from reservation_core.domain.jobs.lifecycle import decide
-from reservation_core.domain.model import JobStatus, PodWorkload, Reason, ReasonCode, Reservation, ReservationKind
+from reservation_core.domain.model import PodWorkload, Reason, Reservation
 from reservation_core.domain.request_terms import LARGEST_ARRAY, ArrayTerms, read_array, written_array
+from reservation_core.domain.statuses import JobStatus, ReasonCode, ReservationKind
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 ARRAY = Reservation(

@@ -22,15 +22,8 @@ from reservation_core.domain.changes import (
     WakePlanner,
 )
 from reservation_core.domain.jobs.lifecycle import decide, transition
-from reservation_core.domain.model import (
-    FINAL_STATUSES,
-    JobStatus,
-    PodWorkload,
-    Reason,
-    ReasonCode,
-    Reservation,
-    ReservationKind,
-)
+from reservation_core.domain.model import PodWorkload, Reason, Reservation
+from reservation_core.domain.statuses import FINAL_STATUSES, JobStatus, ReasonCode, ReservationKind
 
 T0 = datetime(2030, 1, 1, 9, tzinfo=UTC)
 HOUR = timedelta(hours=1)

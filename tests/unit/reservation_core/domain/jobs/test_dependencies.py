@@ -28,14 +28,8 @@ from reservation_core.domain.jobs.dependencies import (
     waiting_reason,
 )
 from reservation_core.domain.jobs.lifecycle import transition
-from reservation_core.domain.model import (
-    FINAL_STATUSES,
-    JobStatus,
-    PodWorkload,
-    ReasonCode,
-    Reservation,
-    ReservationKind,
-)
+from reservation_core.domain.model import PodWorkload, Reservation
+from reservation_core.domain.statuses import FINAL_STATUSES, JobStatus, ReasonCode, ReservationKind
 
 NOW = datetime(2030, 1, 7, tzinfo=UTC)
 ENDS = [JobStatus.SUCCEEDED, JobStatus.FAILED, JobStatus.CANCELLED, JobStatus.EXPIRED]

@@ -27,8 +27,9 @@ from reservation_core.domain.changes import (
 from reservation_core.domain.errors import NotIdleError
 from reservation_core.domain.gpu_use.idle_rules import IdleWarning
 from reservation_core.domain.jobs.lifecycle import transition
-from reservation_core.domain.model import JobStatus, PodWorkload, Reason, ReasonCode, Reservation
+from reservation_core.domain.model import PodWorkload, Reason, Reservation
 from reservation_core.domain.request_terms import REQUEUES, EndSignal, Preemption, SignalName
+from reservation_core.domain.statuses import JobStatus, ReasonCode
 from tests.unit.reservation_core.domain.jobs.life.lives import HOUR, T0, queued, running
 
 MINUTE = timedelta(minutes=1)

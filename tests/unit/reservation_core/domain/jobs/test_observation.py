@@ -6,7 +6,8 @@ from datetime import timedelta
 from reservation_core.domain.changes import EndReached, PodsFinished, PodsRunning
 from reservation_core.domain.jobs.lifecycle import transition
 from reservation_core.domain.jobs.observation import event_of
-from reservation_core.domain.model import JobStatus, PodName, PodPhase, PodStatus, Reservation
+from reservation_core.domain.model import PodName, PodPhase, PodStatus, Reservation
+from reservation_core.domain.statuses import JobStatus
 from tests.unit.reservation_core.domain.jobs.test_cut_short import HOUR, STARTING, T0
 
 GANG = replace(STARTING, nodes=2)

@@ -26,8 +26,9 @@ from reservation_core.domain.changes import (
 )
 from reservation_core.domain.jobs.lifecycle import transition
 from reservation_core.domain.jobs.retries import CAUSES
-from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reason, ReasonCode, Reservation
+from reservation_core.domain.model import Reason, Reservation
 from reservation_core.domain.request_terms import Retries, RetryCause
+from reservation_core.domain.statuses import FINAL_STATUSES, JobStatus, ReasonCode
 from tests.unit.reservation_core.domain.jobs.test_cut_short import GRACE, HOUR, T0, job
 
 ALL = frozenset(RetryCause)

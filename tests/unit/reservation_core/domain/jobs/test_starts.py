@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from reservation_core.domain.jobs.starts import MAY_START_ELSEWHERE, never_started
-from reservation_core.domain.model import PodName, PodPhase, PodStatus, Reason, ReasonCode
+from reservation_core.domain.model import PodName, PodPhase, PodStatus, Reason
+from reservation_core.domain.statuses import ReasonCode
 from tests.unit.reservation_core.domain.planning.worlds import T0
 
 EVICTED = PodStatus(PodName("job-a", 1, 0), PodPhase.FINISHED, reason=Reason(ReasonCode.EVICTED, "Low on memory."))

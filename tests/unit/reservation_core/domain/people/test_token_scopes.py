@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.errors import ForbiddenError
-from reservation_core.domain.people.token_scopes import EVERYTHING, LONGEST_LINE, TokenReach, TokenScope
+from reservation_core.domain.people.token_scopes import EVERYTHING, LONGEST_LINE, TokenReach
+from reservation_core.domain.statuses import TokenScope
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 some_scopes = st.frozensets(st.sampled_from(list(TokenScope)), min_size=1)

@@ -8,9 +8,9 @@ the policy refuse. Every step is followed by all that the planner decides, and e
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.plan import Commitment, Waiting
 from reservation_core.domain.policy.rules import Holding, RuleBreach, RuleRequest, UsageView, check, never_possible
+from reservation_core.domain.statuses import ReservationKind
 from tests.unit.reservation_core.domain.planning.planned_world import NAMES, PROJECTS, PlannedWorld
 from tests.unit.reservation_core.domain.planning.worlds import (
     AVOIDED,

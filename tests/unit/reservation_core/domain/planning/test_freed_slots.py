@@ -11,7 +11,6 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from reservation_core.domain.calendar import to_moment
-from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.plan import Commitment, Shape
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.slot_decisions import SlotSearch, plan_slots
@@ -22,6 +21,7 @@ from reservation_core.domain.policy.rules import Holding
 from reservation_core.domain.pools import freed_time
 from reservation_core.domain.pools.freed_time import EarlierPlaces, FreedTime
 from reservation_core.domain.pools.node_timeline import Timeline
+from reservation_core.domain.statuses import ReservationKind
 from tests.examples import ledger_examples
 from tests.unit.reservation_core.domain.planning.worlds import MINUTE, T0, World, held, job, node, snapshot, worlds
 

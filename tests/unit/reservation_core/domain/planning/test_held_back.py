@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
 from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules, Scope
 from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.rules import Holding
+from reservation_core.domain.statuses import ReservationKind
 from tests.unit.reservation_core.domain.planning.worlds import T0, Commitment, at, job, node, snapshot
 
 PROMISES = 5

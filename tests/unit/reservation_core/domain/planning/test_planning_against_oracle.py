@@ -8,12 +8,13 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from reservation_core.domain.calendar import length_micros, to_micros, to_moment
-from reservation_core.domain.model import Gpu, Node, ReasonCode
+from reservation_core.domain.model import Gpu, Node
 from reservation_core.domain.plan import Commitment, Waiting
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.start_decisions import plan_starts
 from reservation_core.domain.planning.wait_estimates import estimate_waits
 from reservation_core.domain.pools.waiting_reasons import Capacity
+from reservation_core.domain.statuses import ReasonCode
 from tests.examples import ledger_examples
 from tests.unit.reservation_core.domain.planning.worlds import (
     MINUTE,

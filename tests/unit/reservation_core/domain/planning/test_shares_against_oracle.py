@@ -9,13 +9,14 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from reservation_core.domain.calendar import to_moment
-from reservation_core.domain.model import Node, ReasonCode
+from reservation_core.domain.model import Node
 from reservation_core.domain.plan import Commitment, PlannedSlot, Start, Waiting
 from reservation_core.domain.planning.slot_decisions import earliest_slot, plan_slots
 from reservation_core.domain.planning.start_decisions import plan_starts
 from reservation_core.domain.planning.wait_estimates import estimate_waits
 from reservation_core.domain.pools.waiting_reasons import Capacity
 from reservation_core.domain.request_terms import Share
+from reservation_core.domain.statuses import ReasonCode
 from tests.examples import ledger_examples
 from tests.unit.reservation_core.domain.planning.worlds import (
     MINUTE,

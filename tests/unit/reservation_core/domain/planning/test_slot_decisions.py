@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from reservation_core.domain.model import GpuCondition, ReservationKind
+from reservation_core.domain.model import GpuCondition
 from reservation_core.domain.plan import Commitment, PlannedSlot, Start, Waiting
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.slot_decisions import LAPSED, UNUSABLE, late_starts, plan_slots
@@ -17,6 +17,7 @@ from reservation_core.domain.planning.wait_estimates import estimate_waits
 from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules, Scope
 from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.rules import Holding
+from reservation_core.domain.statuses import ReservationKind
 from tests.examples import ledger_examples
 from tests.unit.reservation_core.domain.planning.worlds import (
     MINUTE,

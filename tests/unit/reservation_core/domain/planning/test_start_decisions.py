@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from reservation_core.domain.model import GpuCondition, Node, ReasonCode
+from reservation_core.domain.model import GpuCondition, Node
 from reservation_core.domain.plan import Commitment, Waiting
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.start_decisions import plan_starts
 from reservation_core.domain.planning.wait_estimates import estimate_waits
+from reservation_core.domain.statuses import ReasonCode
 from tests.unit.reservation_core.domain.planning.worlds import T0, World, at, held, job, node, snapshot
 
 

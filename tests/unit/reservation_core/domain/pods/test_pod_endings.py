@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.model import BookingStatus
 from reservation_core.domain.pods.pod_endings import (
     BookedTime,
     Ending,
@@ -18,6 +17,7 @@ from reservation_core.domain.pods.pod_endings import (
     ending,
     needed_by,
 )
+from reservation_core.domain.statuses import BookingStatus
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)

@@ -6,21 +6,15 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import HealthCheck
 from hypothesis import strategies as st
 
-from reservation_core.domain.model import ReservationKind
-from reservation_core.domain.policy.limits import (
-    UNLIMITED,
-    PolicyRule,
-    Relaxation,
-    RuleName,
-    Rules,
-    Scope,
-)
+from reservation_core.domain.policy.limits import UNLIMITED, PolicyRule, Relaxation, Rules, Scope
+from reservation_core.domain.policy.nouns import RuleName
 from reservation_core.domain.policy.rules import (
     Holding,
     OpenBooking,
     RuleRequest,
     UsageView,
 )
+from reservation_core.domain.statuses import ReservationKind
 from tests.examples import examples
 
 MONDAY = datetime(2030, 1, 7, tzinfo=UTC)

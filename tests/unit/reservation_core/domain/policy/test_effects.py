@@ -5,10 +5,11 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.policy.effects import OpenReservation, affected_by
-from reservation_core.domain.policy.limits import QUOTAS, UNLIMITED, Policy, PolicyRule, Rules, Scope
+from reservation_core.domain.policy.limits import UNLIMITED, Policy, PolicyRule, Rules, Scope
+from reservation_core.domain.policy.nouns import QUOTAS
 from reservation_core.domain.policy.rules import NOTHING_HELD, Holding, OpenBooking, RuleRequest, UsageView, check
+from reservation_core.domain.statuses import ReservationKind
 from tests.examples import examples
 
 NOW = datetime(2030, 1, 2, 12, tzinfo=UTC)

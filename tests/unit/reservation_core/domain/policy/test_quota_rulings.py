@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.model import ReasonCode, ReservationKind
 from reservation_core.domain.plan import Asker, PlacedGpu, PlannedSlot, Start
 from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules, Scope
 from reservation_core.domain.policy.quota_rulings import QuotaRuling, counts_hours, limits_starts, spent
 from reservation_core.domain.policy.rules import Holding
+from reservation_core.domain.statuses import ReasonCode, ReservationKind
 from tests.unit.reservation_core.domain.planning.worlds import MINUTE, T0, at
 
 NAMES = {1: "ann", 2: "bob"}

@@ -4,7 +4,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.calendar import length_micros, to_micros
-from reservation_core.domain.model import ReasonCode, ReservationKind
 from reservation_core.domain.plan import Asker, Waiting
 from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules, Scope
 from reservation_core.domain.policy.quota_book import QuotaBook
@@ -12,6 +11,7 @@ from reservation_core.domain.policy.quota_meters import Amount
 from reservation_core.domain.policy.quota_windows import Held, peak
 from reservation_core.domain.policy.rule_words import moment_text
 from reservation_core.domain.policy.rules import Holding, RuleRequest, UsageView, check
+from reservation_core.domain.statuses import ReasonCode, ReservationKind
 from tests.examples import examples
 from tests.unit.reservation_core.domain.planning.worlds import MINUTE, T0, at
 

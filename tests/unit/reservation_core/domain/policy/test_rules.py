@@ -5,17 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from reservation_core.domain.model import ReservationKind
-from reservation_core.domain.policy.limits import (
-    UNLIMITED,
-    Limit,
-    Policy,
-    PolicyRule,
-    Relaxation,
-    RuleName,
-    Rules,
-    Scope,
-)
+from reservation_core.domain.policy.limits import UNLIMITED, Limit, Policy, PolicyRule, Relaxation, Rules, Scope
+from reservation_core.domain.policy.nouns import RuleName
 from reservation_core.domain.policy.quota_windows import week_start, whole_minute
 from reservation_core.domain.policy.rules import (
     NOTHING_HELD,
@@ -27,6 +18,7 @@ from reservation_core.domain.policy.rules import (
     known_from,
     uses,
 )
+from reservation_core.domain.statuses import ReservationKind
 from tests.unit.reservation_core.domain.policy.rule_cases import BOOKING, JOB, MINUTE, MONDAY, minute
 
 

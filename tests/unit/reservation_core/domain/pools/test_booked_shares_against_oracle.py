@@ -9,11 +9,12 @@ from itertools import combinations, product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.model import Gpu, Node, ReasonCode
+from reservation_core.domain.model import Gpu, Node
 from reservation_core.domain.plan import Commitment, PlannedSlot, PlanningSnapshot, Start, Waiting
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
 from reservation_core.domain.pools.booked_shares import beyond_share
 from reservation_core.domain.request_terms import Resources, Share
+from reservation_core.domain.statuses import ReasonCode
 from tests.examples import ledger_examples
 from tests.unit.reservation_core.domain.planning.worlds import MINUTE, T0, at, job
 

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.bookings.nouns import Span, Wanted
-from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.plan import Commitment, PlanningSnapshot
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
 from reservation_core.domain.planning.standings import BY_AREA, BY_ARRIVAL, Orders
@@ -19,6 +18,7 @@ from reservation_core.domain.policy.quota_windows import WEEK, Held, gpu_time, p
 from reservation_core.domain.policy.rules import Holding
 from reservation_core.domain.simulation.replay import Course, Replay, TraceJob
 from reservation_core.domain.simulation.trace_bookings import TraceBooking, booked_rows
+from reservation_core.domain.statuses import ReservationKind
 from tests.examples import examples
 from tests.unit.reservation_core.domain.simulation.test_replay import HOUR, T0, check_course, nodes, trace_job
 

@@ -8,7 +8,7 @@ import pytest
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.jobs.cluster import ClusterRules, KubernetesCluster
-from reservation_core.domain.model import ReasonCode
+from reservation_core.domain.statuses import ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError, PodRefusedError
 from tests.integration.cluster_behaviour import SpecMaker, status_of
 from tests.integration.reservation_core.adapters.kubernetes.conftest import transport_to

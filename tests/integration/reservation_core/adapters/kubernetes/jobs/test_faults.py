@@ -13,7 +13,8 @@ import yaml
 
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.kubernetes.jobs.cluster import ClusterRules, KubernetesCluster
-from reservation_core.domain.model import PodPhase, ReasonCode
+from reservation_core.domain.model import PodPhase
+from reservation_core.domain.statuses import ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError, PodRefusedError
 from tests.integration.cluster_behaviour import AT_ONCE, GRACE, SpecMaker, reaches, status_of
 from tests.integration.reservation_core.adapters.kubernetes.conftest import transport_to
@@ -235,8 +236,7 @@ async def test_a_name_that_somebody_else_has_taken_is_refused_and_left_alone(
     assert str(spec.name) in refused.value.reason.detail
     await cluster.delete_pod(str(spec.name), GRACE)
     await cluster.forget_pod(str(spec.name))
-    there = await object_at(api_server, f"{path}/{spec.name}")
-    assert "deletionTimestamp" not in there["metadata"]
+    assert "deletionTimestamp" not in (await object_at(api_server, f"{path}/{spec.name}"))["metadata"]
 
 
 async def test_a_pod_of_ours_on_other_cards_is_not_taken_for_this_one(

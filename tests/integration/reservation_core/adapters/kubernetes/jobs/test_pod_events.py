@@ -13,7 +13,8 @@ from reservation_core.adapters.kubernetes.jobs.cluster import ClusterRules, Kube
 from reservation_core.adapters.kubernetes.jobs.pod_events import PodEvents
 from reservation_core.adapters.kubernetes.other_objects.event_writer import Regarding
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach
-from reservation_core.domain.model import PodName, PodPhase, PodSpec, Reason, ReasonCode
+from reservation_core.domain.model import PodName, PodPhase, PodSpec, Reason
+from reservation_core.domain.statuses import ReasonCode
 from tests.integration.cluster_behaviour import GRACE, SpecMaker, finished, reaches
 from tests.kubernetes.api_server import ApiServer
 from tests.waiting import eventually

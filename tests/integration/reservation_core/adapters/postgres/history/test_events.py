@@ -1,7 +1,8 @@
 """Reading and writing the append-only record."""
 
 from reservation_core.adapters.postgres.history.events import Events
-from reservation_core.domain.model import Reason, ReasonCode
+from reservation_core.domain.model import Reason
+from reservation_core.domain.statuses import ReasonCode
 
 
 async def test_a_reservations_events_come_in_order_and_resume(engine, seed) -> None:

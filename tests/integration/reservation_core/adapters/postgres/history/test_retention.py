@@ -14,7 +14,8 @@ from reservation_core.adapters.postgres.connection.queries import statement
 from reservation_core.adapters.postgres.history.retention import Retention
 from reservation_core.adapters.postgres.policy.usage import Usage
 from reservation_core.domain.history.retention import HistoryReaders, RetentionRules, jobs_older_than, ledger_older_than
-from reservation_core.domain.policy.usage import UsageBy, UsageReport, UsageSeries
+from reservation_core.domain.policy.nouns import UsageBy
+from reservation_core.domain.policy.usage import UsageReport, UsageSeries
 from reservation_core.usecases.history.retention import BATCH as PART
 from reservation_core.usecases.history.retention import ROWS
 from tests.integration.reservation_core.adapters.postgres.policy.test_usage import Ledger

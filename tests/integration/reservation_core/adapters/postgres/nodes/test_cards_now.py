@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 
 from reservation_core.adapters.postgres.nodes.inventory import Inventory
-from reservation_core.domain.model import GpuState, ReservationKind
+from reservation_core.domain.statuses import GpuState, ReservationKind
 
 HOUR = timedelta(hours=1)
 

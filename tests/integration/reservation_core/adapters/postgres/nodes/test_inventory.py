@@ -13,7 +13,8 @@ from reservation_core.adapters.postgres.nodes.inventory import Inventory
 from reservation_core.adapters.postgres.planning.planning import Planning
 from reservation_core.domain.cards.link_words import Links, format_links, read_links
 from reservation_core.domain.cards.node_reports import GpuReport, NodeReport
-from reservation_core.domain.model import ForeignPod, GpuState
+from reservation_core.domain.model import ForeignPod
+from reservation_core.domain.statuses import GpuState
 from tests.waiting import PATIENCE_S
 
 GIB = 2**30

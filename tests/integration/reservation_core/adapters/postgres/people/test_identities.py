@@ -8,7 +8,7 @@ import pytest
 
 from reservation_core.adapters.postgres.people.identities import Identities
 from reservation_core.domain.errors import NameTakenError
-from reservation_core.domain.model import Role
+from reservation_core.domain.statuses import Role
 from reservation_core.ports.people.identities import Principal
 from tests.waiting import PATIENCE_S
 

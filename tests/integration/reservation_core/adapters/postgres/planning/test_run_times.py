@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from reservation_core.adapters.postgres.planning.planning import Planning
-from reservation_core.domain.model import ReasonCode
 from reservation_core.domain.planning.run_times import OWN_ENDS, RunTime
+from reservation_core.domain.statuses import ReasonCode
 from tests.integration.reservation_core.adapters.postgres.conftest import HOUR, NOW, Seed
 
 MINUTE = timedelta(minutes=1)

@@ -12,10 +12,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from reservation_core.adapters.postgres.policy.policies import Policies
 from reservation_core.adapters.postgres.policy.usage import Usage
-from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.policy.quota_windows import WEEK, Held, overlap, peak, week_start
 from reservation_core.domain.policy.rules import Holding
 from reservation_core.domain.policy.usage import SUMMED_AFTER
+from reservation_core.domain.statuses import ReservationKind
 
 MINUTE = timedelta(minutes=1)
 # Closed rows of the ledger are put in as they are made elsewhere: opened, then closed.

@@ -13,7 +13,8 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from reservation_core.adapters.postgres.policy.usage import Usage
-from reservation_core.domain.policy.usage import GpuTime, UsageBy, steps_of
+from reservation_core.domain.policy.nouns import UsageBy
+from reservation_core.domain.policy.usage import GpuTime, steps_of
 
 TYPES = ("h100", "t4")
 PROJECTS = (None, "vision", "speech")

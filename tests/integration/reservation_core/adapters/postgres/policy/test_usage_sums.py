@@ -10,7 +10,8 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from reservation_core.adapters.postgres.policy.usage import Usage
-from reservation_core.domain.policy.usage import UsageBy, UsageReport, UsageSeries
+from reservation_core.domain.policy.nouns import UsageBy
+from reservation_core.domain.policy.usage import UsageReport, UsageSeries
 from tests.integration.reservation_core.adapters.postgres.policy.test_usage import Ledger
 
 

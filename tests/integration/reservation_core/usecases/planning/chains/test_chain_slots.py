@@ -8,8 +8,9 @@ import pytest
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.jobs.asked_dependencies import Dependency, DependencyWhen
 from reservation_core.domain.jobs.dependencies import waiting_reason
-from reservation_core.domain.model import JobStatus, PodPhase, ReasonCode
+from reservation_core.domain.model import PodPhase
 from reservation_core.domain.plan import Need, PlacedGpu, PlannedSlot
+from reservation_core.domain.statuses import JobStatus, ReasonCode
 from reservation_core.usecases.jobs.dependencies import known_dependencies
 from reservation_core.usecases.jobs.extend import extend
 from reservation_core.usecases.planning.planner import Planner

@@ -5,7 +5,8 @@ from datetime import datetime, timedelta
 import pytest
 
 from reservation_core.domain.jobs.asked_dependencies import DependencyWhen
-from reservation_core.domain.model import JobStatus, PodPhase
+from reservation_core.domain.model import PodPhase
+from reservation_core.domain.statuses import JobStatus
 from tests.integration.reservation_core.usecases.jobs.test_dependencies import dependent
 from tests.integration.reservation_core.usecases.planning.chains.test_chain_slots import begins, ends, settled
 from tests.integration.reservation_core.usecases.world import ALLOWANCE, World, pod

@@ -8,7 +8,8 @@ import pytest
 
 from reservation_core.domain.errors import DomainError
 from reservation_core.domain.jobs.asked_dependencies import DependencyWhen
-from reservation_core.domain.model import JobStatus, PodPhase
+from reservation_core.domain.model import PodPhase
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend
 from tests.integration.reservation_core.usecases.jobs.test_dependencies import dependent, settle_all

@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 
 from reservation_core.domain.errors import CalendarConflictError
-from reservation_core.domain.model import JobStatus, PodPhase
+from reservation_core.domain.model import PodPhase
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend
 from tests.integration.reservation_core.usecases.planning.histories.random_histories import (

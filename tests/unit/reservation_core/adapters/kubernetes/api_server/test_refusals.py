@@ -4,7 +4,7 @@ import pytest
 
 from reservation_core.adapters.kubernetes.api_server.errors import ApiServerError, ApiServerForbidsError, InvalidError
 from reservation_core.adapters.kubernetes.api_server.refusals import refusal_of_creation
-from reservation_core.domain.model import ReasonCode
+from reservation_core.domain.statuses import ReasonCode
 from reservation_core.ports.cluster import ClusterUnavailableError, PodNotNowError, PodRefusedError
 
 QUOTA = 'pods "job-a-1-0" is forbidden: exceeded quota: gpus, requested: pods=1, used: pods=8, limited: pods=8'

@@ -20,8 +20,9 @@ from reservation_core.adapters.kubernetes.pods.built_pods import PodRules, build
 from reservation_core.adapters.kubernetes.pods.gpu_attaching import GpuAttach
 from reservation_core.adapters.kubernetes.pods.marks import holding_of
 from reservation_core.adapters.kubernetes.pods.pod_defaults import PodDefaults, Toleration
-from reservation_core.domain.model import PodHolding, PodWorkload, ReasonCode
+from reservation_core.domain.model import PodHolding, PodWorkload
 from reservation_core.domain.request_terms import Resources, Share
+from reservation_core.domain.statuses import ReasonCode
 from reservation_core.ports.cluster import PodRefusedError
 from tests.unit.reservation_core.adapters.kubernetes.pods.specs import (
     CASES,

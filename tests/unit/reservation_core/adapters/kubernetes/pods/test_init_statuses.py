@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from reservation_core.domain.model import PodPhase, ReasonCode
+from reservation_core.domain.model import PodPhase
+from reservation_core.domain.statuses import ReasonCode
 from tests.unit.reservation_core.adapters.kubernetes.pods.test_pod_statuses import (
     RUNNING,
     code,

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from reservation_core.adapters.kubernetes.pods.built_pods import build_pod
 from reservation_core.adapters.kubernetes.pods.pod_statuses import is_finished, read_pod_status
-from reservation_core.domain.model import PodHolding, PodName, PodPhase, PodStatus, ReasonCode
+from reservation_core.domain.model import PodHolding, PodName, PodPhase, PodStatus
+from reservation_core.domain.statuses import ReasonCode
 from tests.unit.reservation_core.adapters.kubernetes.pods.specs import NOW, RULES, SINGLE, container_of
 
 STARTED, FINISHED = "2026-03-01T12:00:10Z", "2026-03-01T12:30:00Z"

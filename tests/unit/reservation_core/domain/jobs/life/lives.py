@@ -25,14 +25,8 @@ from reservation_core.domain.changes import (
 )
 from reservation_core.domain.errors import AlreadyFinalError, LimitExceededError, NotExtendableError
 from reservation_core.domain.jobs.lifecycle import transition
-from reservation_core.domain.model import (
-    JobStatus,
-    PodWorkload,
-    Reason,
-    ReasonCode,
-    Reservation,
-    ReservationKind,
-)
+from reservation_core.domain.model import PodWorkload, Reason, Reservation
+from reservation_core.domain.statuses import JobStatus, ReasonCode, ReservationKind
 
 T0 = datetime(2030, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)

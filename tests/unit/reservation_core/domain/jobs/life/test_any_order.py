@@ -19,13 +19,8 @@ from reservation_core.domain.changes import (
     WakePlanner,
 )
 from reservation_core.domain.jobs.lifecycle import decide, transition
-from reservation_core.domain.model import (
-    FINAL_STATUSES,
-    LIVE_STATUSES,
-    JobStatus,
-    ReasonCode,
-    Reservation,
-)
+from reservation_core.domain.model import Reservation
+from reservation_core.domain.statuses import FINAL_STATUSES, LIVE_STATUSES, JobStatus, ReasonCode
 from tests.examples import ledger_examples
 from tests.unit.reservation_core.domain.jobs.life.lives import (
     EVENTS,

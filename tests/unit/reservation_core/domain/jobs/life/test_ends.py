@@ -22,12 +22,8 @@ from reservation_core.domain.changes import (
     WarningDue,
 )
 from reservation_core.domain.jobs.lifecycle import transition
-from reservation_core.domain.model import (
-    JobStatus,
-    Reason,
-    ReasonCode,
-    Reservation,
-)
+from reservation_core.domain.model import Reason, Reservation
+from reservation_core.domain.statuses import JobStatus, ReasonCode
 from tests.unit.reservation_core.domain.jobs.life.lives import HOUR, T0, ending, final, kinds, queued, running, starting
 
 

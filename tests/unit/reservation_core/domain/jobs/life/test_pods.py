@@ -16,12 +16,8 @@ from reservation_core.domain.changes import (
     WakePlanner,
 )
 from reservation_core.domain.jobs.lifecycle import transition
-from reservation_core.domain.model import (
-    JobStatus,
-    Reason,
-    ReasonCode,
-    Reservation,
-)
+from reservation_core.domain.model import Reason, Reservation
+from reservation_core.domain.statuses import JobStatus, ReasonCode
 from tests.unit.reservation_core.domain.jobs.life.lives import (
     ALLOWANCE,
     HOUR,

@@ -24,12 +24,8 @@ from reservation_core.domain.changes import (
 )
 from reservation_core.domain.errors import NotExtendableError
 from reservation_core.domain.jobs.lifecycle import transition
-from reservation_core.domain.model import (
-    JobStatus,
-    Reason,
-    ReasonCode,
-    Reservation,
-)
+from reservation_core.domain.model import Reason, Reservation
+from reservation_core.domain.statuses import JobStatus, ReasonCode
 from tests.unit.reservation_core.domain.jobs.life.lives import (
     ALLOWANCE,
     HOUR,

@@ -13,10 +13,10 @@ from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.changes import DependenciesMet, DependencyFailed
 from reservation_core.domain.jobs.asked_dependencies import DependencyState, DependencyWhen
 from reservation_core.domain.jobs.dependencies import KnownDependency, settle
-from reservation_core.domain.model import JobStatus
 from reservation_core.domain.plan import Commitment, Need, PlannedSlot, Start, Waiting
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
 from reservation_core.domain.planning.standings import BY_AREA
+from reservation_core.domain.statuses import JobStatus
 from tests.examples import ledger_examples
 from tests.unit.reservation_core.domain.planning.worlds import (
     MINUTE,

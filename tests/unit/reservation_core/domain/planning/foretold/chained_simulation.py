@@ -4,11 +4,12 @@ from dataclasses import replace
 from random import Random
 
 from reservation_core.domain.calendar import to_micros
-from reservation_core.domain.model import Node, ReservationKind
+from reservation_core.domain.model import Node
 from reservation_core.domain.plan import Need, PlannedSlot, Waiting
 from reservation_core.domain.planning.dry_runs import PlanView
 from reservation_core.domain.planning.standings import BY_AREA
 from reservation_core.domain.policy.limits import Policy
+from reservation_core.domain.statuses import ReservationKind
 from tests.unit.reservation_core.domain.planning.planned_world import MANY, NAMES
 from tests.unit.reservation_core.domain.planning.simulation import Simulation
 from tests.unit.reservation_core.domain.planning.worlds import snapshot

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.bookings.nouns import Span
-from reservation_core.domain.model import Node, RequestVerdict, ReservationKind
+from reservation_core.domain.model import Node
 from reservation_core.domain.plan import Commitment, Waiting
 from reservation_core.domain.planning.dry_runs import PlanView
 from reservation_core.domain.planning.planning_picture import Picture
@@ -24,6 +24,7 @@ from reservation_core.domain.planning.start_decisions import plan_starts
 from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules, Scope
 from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.rules import Holding, RuleBreach
+from reservation_core.domain.statuses import RequestVerdict, ReservationKind
 from tests.unit.reservation_core.domain.planning.worlds import (
     T0,
     at,

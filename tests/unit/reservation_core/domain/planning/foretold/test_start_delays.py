@@ -4,7 +4,6 @@ from datetime import datetime
 
 import pytest
 
-from reservation_core.domain.model import ReservationKind
 from reservation_core.domain.plan import Commitment, Waiting
 from reservation_core.domain.planning.dry_runs import PlanView
 from reservation_core.domain.planning.planning_picture import Picture
@@ -16,6 +15,7 @@ from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules, Sco
 from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.rule_words import moment_text
 from reservation_core.domain.policy.rules import Holding
+from reservation_core.domain.statuses import ReservationKind
 from tests.unit.reservation_core.domain.planning.worlds import T0, at, held, job, node, snapshot
 
 NODES = (node("n", 3, first_id=1),)
