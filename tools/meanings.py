@@ -1,7 +1,6 @@
 """What stable codes mean, for the generated reference pages. A code without a meaning here fails the build."""
 
-from reservation_core.domain.bookings.nouns import BookingReason
-from reservation_core.domain.statuses import ReasonCode
+from reservation_core.domain.statuses import BookingReason, ReasonCode
 
 JOB_REASONS: dict[ReasonCode, str] = {
     ReasonCode.SUBMITTED: "The job is accepted; the planner has not looked at it yet.",

@@ -22,10 +22,9 @@ from gpu_dev.slurm.reading.options import SBATCH, SRUN, Option
 from pod_scheduling.runtime.settings.admission import AdmissionSettings
 from pod_scheduling.runtime.settings.scheduler import SchedulerSettings
 from pod_scheduling.runtime.settings.webhook import WebhookSettings
-from reservation_core.domain.bookings.nouns import BookingReason
 from reservation_core.domain.notices.kinds import KIND_MEANINGS, NoticeKind
 from reservation_core.domain.policy.nouns import LIFTABLE, QUOTAS, RuleName
-from reservation_core.domain.statuses import ReasonCode
+from reservation_core.domain.statuses import BookingReason, ReasonCode
 from reservation_core.runtime.settings.components import (
     ApiSettings,
     ExpirySettings,

@@ -20,13 +20,13 @@ from reservation_core.contracts.bookings import (
     SkippedDate,
     TypeAvailability,
 )
-from reservation_core.domain.bookings.nouns import Booking, BookingReason, FreeSlot
+from reservation_core.domain.bookings.nouns import Booking, FreeSlot
 from reservation_core.domain.bookings.refusals import Skipped
 from reservation_core.domain.model import PodWorkload
 from reservation_core.domain.policy.limits import Policy
 from reservation_core.domain.policy.prices import Money, sum_costs
 from reservation_core.domain.request_terms import Resources
-from reservation_core.domain.statuses import BookingStatus, RequestVerdict
+from reservation_core.domain.statuses import BookingReason, BookingStatus, RequestVerdict
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.bookings.book_series import SeriesOutcome
 from reservation_core.usecases.bookings.find_slots import FreeOverTime

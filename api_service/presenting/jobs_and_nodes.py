@@ -1,7 +1,6 @@
 """Jobs, nodes, events, tokens and users as bodies of REST: the only place that decides who sees which fields."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
@@ -36,10 +35,10 @@ from reservation_core.contracts.nodes import UnknownPodOut
 from reservation_core.contracts.people import TokenBudgetOut, TokenOut
 from reservation_core.domain.cards.link_words import link_words
 from reservation_core.domain.jobs.dependencies import KnownDependency
-from reservation_core.domain.model import PodName, Reason, Reservation
+from reservation_core.domain.model import NO_PREEMPTION, PodName, Reason, Reservation
 from reservation_core.domain.people.token_budgets import MICROS_AN_HOUR, Budget
 from reservation_core.domain.people.token_scopes import in_order
-from reservation_core.domain.request_terms import MILLI, NO_PREEMPTION, ArrayCounts, ArrayTerms, Retries, Share
+from reservation_core.domain.request_terms import MILLI, ArrayCounts, ArrayTerms, Retries, Share
 from reservation_core.domain.short_durations import iso8601
 from reservation_core.domain.statuses import JobStatus
 from reservation_core.domain.time_words import rfc3339
@@ -114,7 +113,7 @@ def job(view: JobView) -> contracts_jobs.Job:
 
 def _array(terms: ArrayTerms, counts: ArrayCounts | None) -> JobArray:
     """An array; without counts all of its elements wait."""
-    return JobArray(size=terms.size, parallel=terms.parallel, **asdict(counts or ArrayCounts(queued=terms.size)))
+    return JobArray(size=terms.size, parallel=terms.parallel, **(counts or ArrayCounts(queued=terms.size))._asdict())
 
 
 def _retries(terms: Retries, done: int) -> RetriesOut:

@@ -1,7 +1,7 @@
 """What a job says of its end, as REST shows it."""
 
 from reservation_core.contracts.base import EndSignalOut, PreemptionOut
-from reservation_core.domain.request_terms import Preemption
+from reservation_core.domain.model import Preemption
 
 
 def preemption(terms: Preemption) -> PreemptionOut | None:

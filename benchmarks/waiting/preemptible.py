@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from statistics import fmean, median
 
 from benchmarks.measuring.figures import Figure
-from reservation_core.domain.model import Node
+from reservation_core.domain.model import Node, Preemption
 from reservation_core.domain.planning.standings import BY_AREA
-from reservation_core.domain.request_terms import Preemption
 from reservation_core.domain.simulation.replay import Course, Replay, TraceJob
 
 PART = 0.3

@@ -1,12 +1,12 @@
 """GPUs counted by type, and one by one."""
 
 from collections.abc import Container, Iterable
-from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
 from typing import TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpu_dev.display.output import View
 from gpu_dev.display.views import takes_new

@@ -9,7 +9,6 @@ import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import Enum, StrEnum
@@ -55,9 +54,7 @@ class Format(StrEnum):
     NAME = "name"
 
 
-# Without slots: in Python 3.11 a frozen generic class with slots can't be called as `View[Job](…)`.
-@dataclass(frozen=True)
-class Column(Generic[T]):
+class Column(Struct, Generic[T], frozen=True):
     """One column of a table, or one line of a single thing's table; `wide` ones are shown by `-o wide` only."""
 
     title: str
@@ -66,8 +63,7 @@ class Column(Generic[T]):
     right: bool = False
 
 
-@dataclass(frozen=True)
-class View(Generic[T]):
+class View(Struct, Generic[T], frozen=True):
     """The view of one kind of thing: its columns, its name, and the text for an empty list."""
 
     name: Callable[[T], str]

@@ -4,8 +4,8 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from gpu_dev.wire.nodes import GpuUseOut, JobUseOut, UseLevel, UseOut
-from reservation_core.domain.gpu_use.job_use import use_words
-from reservation_core.domain.gpu_use.roll_ups import step_begin
+from reservation_core.domain.calendar import step_begin
+from reservation_core.domain.gpu_use.figures import use_words
 
 WIDTH = 60
 NO_DATA = "no data"

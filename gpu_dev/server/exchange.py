@@ -8,9 +8,8 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
@@ -58,8 +57,7 @@ _SHOWN_FIELDS = 5
 _NO_SUCH_ROUTE = "urn:gpu-dev:problem:no_such_route"
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(NamedTuple):
     """A whole answer; header names are in lower case."""
 
     status: int

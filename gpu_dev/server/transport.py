@@ -7,9 +7,8 @@ of a call (docs/design/0043). httpx calls through proxies, of which it knows all
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from socket import IPPROTO_TCP, SO_KEEPALIVE, SOL_SOCKET, TCP_NODELAY
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from gpu_dev.server.connection import is_loopback
@@ -69,8 +68,7 @@ class Body(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Incoming:
+class Incoming(NamedTuple):
     """The beginning of an answer; header names are in lower case."""
 
     status: int

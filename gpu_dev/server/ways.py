@@ -4,9 +4,8 @@ A remembered way names the source of the proof, and is no secret itself.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 DEFAULT_SERVICE_ACCOUNT_TOKEN = "/var/run/secrets/gpu-dev/token"  # noqa: S105 - a path, not a token
 
@@ -21,8 +20,7 @@ class WayKind(StrEnum):
     KUBERNETES = "kubernetes"
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(NamedTuple):
     """A way to sign in. `where` is AWS's region (None: its global endpoint), a file or a command; `server_id` is the
     server's name for itself, if that is not its address.
     """
@@ -33,12 +31,12 @@ class Way:
 
     def remembered(self) -> dict[str, Any]:
         """The entry for the login file."""
-        return asdict(self)
+        return self._asdict()
 
 
 def way_of(remembered: object) -> Way | None:
     """Read an entry of the login file; None for an unknown way."""
-    if not isinstance(remembered, Mapping) or set(remembered) != {field.name for field in fields(Way)}:
+    if not isinstance(remembered, Mapping) or set(remembered) != {*Way._fields}:
         return None
     where, server_id = remembered["where"], remembered["server_id"]
     if remembered["kind"] not in list(WayKind) or not all(x is None or isinstance(x, str) for x in (where, server_id)):

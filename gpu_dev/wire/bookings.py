@@ -7,8 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from gpu_dev.wire.base import BrokenRule, CostOut, ResourcesOut, Slot
 from gpu_dev.wire.jobs import Workload, WorkloadSpec
-from reservation_core.domain.bookings.nouns import BookingReason
-from reservation_core.domain.statuses import BookingStatus, RequestVerdict
+from reservation_core.domain.statuses import BookingReason, BookingStatus, RequestVerdict
 
 
 class Recurrence(Struct, kw_only=True, forbid_unknown_fields=True):

@@ -35,6 +35,11 @@ def to_moment(micros: int) -> datetime:
     return EPOCH + timedelta(0, 0, micros)
 
 
+def step_begin(at: datetime, step: timedelta) -> datetime:
+    """The begin of the step that a time lies in; steps are counted since 1970."""
+    return at - (at - EPOCH) % step
+
+
 def length_micros(length: timedelta) -> int:
     """A length in microseconds, exactly."""
     return (length.days * 86_400 + length.seconds) * 1_000_000 + length.microseconds

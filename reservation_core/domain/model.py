@@ -12,14 +12,12 @@ from reservation_core.domain.cards.link_words import Links
 from reservation_core.domain.disks.disk_uses import DiskUse
 from reservation_core.domain.gpu_use.idle_rules import IdleWarning
 from reservation_core.domain.request_terms import (
-    NO_PREEMPTION,
-    ArrayElement,
     ArrayTerms,
-    Preemption,
+    EndSignal,
     Resources,
     Retries,
 )
-from reservation_core.domain.sessions.secret_uses import PodSecret, SecretUse
+from reservation_core.domain.sessions.secret_uses import SecretUse
 from reservation_core.domain.statuses import JobStatus, ReasonCode, ReservationKind
 from reservation_core.domain.sync.job_sync import JobSync
 
@@ -116,6 +114,48 @@ class AllocatedGpu:
     claimed_by: str | None = None
     gpu_resource: str | None = None
     gpu_type: str | None = None
+
+
+ASKED_WITHIN = timedelta(seconds=5)
+"""A preemptible job is asked for its GPUs so soon after others need them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """Whether a job gives its GPUs back when others need them, how it is told of its end, and what it was told.
+
+    After a start it keeps them for `min_runtime`. `signalled_at` and `asked_at` are of this attempt: when it got its
+    signal, and when it was asked to end and wait again. `times` counts how often it gave its GPUs back.
+    """
+
+    preemptible: bool = False
+    min_runtime: timedelta = timedelta(0)
+    end_signal: EndSignal | None = None
+    signalled_at: datetime | None = None
+    asked_at: datetime | None = None
+    times: int = 0
+
+    @property
+    def lead(self) -> timedelta:
+        """How long before its end it gets its signal; nothing without one."""
+        return timedelta(0) if self.end_signal is None else self.end_signal.before
+
+    @property
+    def kept(self) -> timedelta:
+        """How long nobody else is promised its GPUs after a start: its least time, its signal's lead, and a little."""
+        return self.min_runtime + self.lead + ASKED_WITHIN
+
+
+NO_PREEMPTION = Preemption()
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayElement:
+    """Which element of which array a job is; `index` counts from 0 to `size` - 1."""
+
+    array_id: str
+    index: int
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +281,14 @@ class PodStatus:
     hopeless_here: bool = False
     place: PodPlace | None = None
     created_at: datetime | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PodSecret:
+    """A use of a secret, and the value. The value is in no representation of the object."""
+
+    use: SecretUse
+    value: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,7 @@
 """Terms of requests for GPUs: CPUs, arrays, retries, preemption, signals, and in what another request differs."""
 
 import re
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -27,8 +26,7 @@ class RetryCause(StrEnum):
     PREEMPTED = "preempted"
 
 
-@dataclass(frozen=True, slots=True)
-class Retries:
+class Retries(NamedTuple):
     """How often a job is retried at most, and after which ends."""
 
     max: int
@@ -52,8 +50,7 @@ class SignalName(StrEnum):
     TERM = "TERM"
 
 
-@dataclass(frozen=True, slots=True)
-class EndSignal:
+class EndSignal(NamedTuple):
     """The signal that a job gets so long before it is ended."""
 
     signal: SignalName
@@ -75,37 +72,6 @@ def written_end_signal(signal: SignalName, before: timedelta) -> str:
 
 LONGEST_MIN_RUNTIME = timedelta(hours=4)
 """So long a preemptible job keeps its GPUs at most, beside all quotas and whoever waits for them."""
-ASKED_WITHIN = timedelta(seconds=5)
-"""A preemptible job is asked for its GPUs so soon after others need them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Preemption:
-    """Whether a job gives its GPUs back when others need them, how it is told of its end, and what it was told.
-
-    After a start it keeps them for `min_runtime`. `signalled_at` and `asked_at` are of this attempt: when it got its
-    signal, and when it was asked to end and wait again. `times` counts how often it gave its GPUs back.
-    """
-
-    preemptible: bool = False
-    min_runtime: timedelta = timedelta(0)
-    end_signal: EndSignal | None = None
-    signalled_at: datetime | None = None
-    asked_at: datetime | None = None
-    times: int = 0
-
-    @property
-    def lead(self) -> timedelta:
-        """How long before its end it gets its signal; nothing without one."""
-        return timedelta(0) if self.end_signal is None else self.end_signal.before
-
-    @property
-    def kept(self) -> timedelta:
-        """How long nobody else is promised its GPUs after a start: its least time, its signal's lead, and a little."""
-        return self.min_runtime + self.lead + ASKED_WITHIN
-
-
-NO_PREEMPTION = Preemption()
 
 
 def fault_of_preemption(
@@ -232,25 +198,14 @@ class RequestChange(StrEnum):
     TYPE = "type"
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayTerms:
+class ArrayTerms(NamedTuple):
     """The number of an array's elements, and how many of them may hold GPUs at once; None: all."""
 
     size: int
     parallel: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayElement:
-    """Which element of which array a job is; `index` counts from 0 to `size` - 1."""
-
-    array_id: str
-    index: int
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class ArrayCounts:
+class ArrayCounts(NamedTuple):
     """How many elements of an array have which status; `running` are those that hold GPUs."""
 
     queued: int = 0

@@ -118,3 +118,22 @@ class ReasonCode(StrEnum):
     ELEMENTS_FAILED = "elements_failed"
     ELEMENTS_CANCELLED = "elements_cancelled"
     PREEMPTED = "preempted"
+
+
+class BookingReason(StrEnum):
+    """Why a booking has its status. Stable: clients and tests match on it."""
+
+    WAITING_FOR_SLOT = "waiting_for_slot"
+    OFFERED = "offered"
+    BOOKED = "booked"
+    MOVED = "moved"
+    IN_SLOT = "in_slot"
+    WORKLOAD_REFUSED = "workload_refused"
+    SLOT_OVER = "slot_over"
+    NOT_USED = "not_used"
+    WAITED_IN_VAIN = "waited_in_vain"
+    OFFER_RAN_OUT = "offer_ran_out"
+    DECLINED = "declined"
+    CANCELLED_BY_USER = "cancelled_by_user"
+    CANCELLED_BY_ADMIN = "cancelled_by_admin"
+    MAINTENANCE = "maintenance"

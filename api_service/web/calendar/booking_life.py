@@ -8,9 +8,8 @@ from zoneinfo import ZoneInfo
 
 from api_service.web.words import clock_range
 from reservation_core.contracts.audit_log import EventOut
-from reservation_core.domain.bookings.nouns import BookingReason
 from reservation_core.domain.event_kinds import BookingEventKind, known_kind
-from reservation_core.domain.statuses import BookingStatus
+from reservation_core.domain.statuses import BookingReason, BookingStatus
 from reservation_core.usecases.people.users import RESERVED_NAMES
 
 # The step itself says as much as these reasons: who did it, and the times.

@@ -9,8 +9,7 @@ from starlette.responses import Response
 from api_service.web.visit import Visit
 from reservation_core.contracts.jobs import Job
 from reservation_core.contracts.nodes import GpuUseOut, JobUseOut, UseLevel, UseOut, UsePointOut
-from reservation_core.domain.gpu_use.figures import error_figures, memory_figure
-from reservation_core.domain.gpu_use.job_use import use_words
+from reservation_core.domain.gpu_use.figures import error_figures, memory_figure, use_words
 from reservation_core.domain.time_words import rfc3339
 
 MOST_GPUS = 32

@@ -1,13 +1,12 @@
 """`usage`: GPU-hours held, used, idle and wasted."""
 
-from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 from msgspec import Struct
-from msgspec.structs import replace as replaced
+from msgspec.structs import replace
 
 from gpu_dev.display.calendar_views import USAGE_COST, USAGE_LINE, USAGE_UTILISED
 from gpu_dev.display.local_times import minute, slot_words
@@ -68,9 +67,11 @@ def usage(
         *((USAGE_COST,) if found.total.costs else ()),
     )
     view = replace(USAGE_LINE, columns=(*USAGE_LINE.columns, *more))
-    lines = [*found.items, replaced(found.total, key="total")]
     shown = shown_usage(found.items, found.total)
-    lines = [replaced(line, **figures._asdict()) for line, figures in zip(lines, shown, strict=True)]
+    lines = [
+        replace(line, **figures._asdict())
+        for line, figures in zip([*found.items, replace(found.total, key="total")], shown, strict=True)
+    ]
     put(show_list(lines, view, Format.TABLE))
     put(f"From {slot_words(found.start, found.end)}\n")
 

@@ -1,10 +1,10 @@
 """`list`, `show`, `extend`, `keep`, `cancel`."""
 
-from dataclasses import replace
 from itertools import islice
 from typing import Annotated
 
 import typer
+from msgspec.structs import replace
 
 from gpu_dev.client import GpuDevClient
 from gpu_dev.commands.jobs.empty_lists import listed_jobs

@@ -1,10 +1,10 @@
 """`disk create|list|show|resize|rename|delete|restore|give|snapshot|delete-snapshot|clone`."""
 
-from dataclasses import replace
 from itertools import islice
 from typing import Annotated
 
 import typer
+from msgspec.structs import replace
 
 from gpu_dev.display.local_times import local_time
 from gpu_dev.display.output import Column, Format, View, show_list, show_one

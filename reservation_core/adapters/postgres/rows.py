@@ -2,20 +2,25 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from reservation_core.adapters.postgres.sealing import Sealing, UnreadableError
 from reservation_core.domain.disks.disk_uses import DiskUse
 from reservation_core.domain.gpu_use.idle_rules import IdleWarning
-from reservation_core.domain.model import AllocatedGpu, PodWorkload, Reason, Reservation
-from reservation_core.domain.request_terms import (
+from reservation_core.domain.model import (
     NO_PREEMPTION,
+    AllocatedGpu,
     ArrayElement,
+    PodWorkload,
+    Preemption,
+    Reason,
+    Reservation,
+)
+from reservation_core.domain.request_terms import (
     ArrayTerms,
     EndSignal,
-    Preemption,
     Resources,
     Retries,
     RetryCause,
@@ -170,7 +175,7 @@ def workload_document(workload: PodWorkload, user_id: int, sealing: Sealing) -> 
     if workload.sync is not None:
         document["sync"] = {"folder": workload.sync.folder, "fetch": list(workload.sync.fetch)}
     if workload.disks:
-        document["disks"] = [asdict(use) for use in workload.disks]
+        document["disks"] = [use._asdict() for use in workload.disks]
     return document
 
 

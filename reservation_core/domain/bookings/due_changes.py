@@ -24,9 +24,9 @@ from reservation_core.domain.bookings.changes import (
     WorkloadRefused,
 )
 from reservation_core.domain.bookings.life import decide
-from reservation_core.domain.bookings.nouns import Booking, BookingReason
+from reservation_core.domain.bookings.nouns import Booking
 from reservation_core.domain.bookings.warnings import end_warning_due, start_warning_due, warns_of_no_show_at
-from reservation_core.domain.statuses import BookingStatus
+from reservation_core.domain.statuses import BookingReason, BookingStatus
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,12 +36,12 @@ from reservation_core.domain.bookings.changes import (
     WaitRanOut,
     WorkloadRefused,
 )
-from reservation_core.domain.bookings.nouns import FINAL_BOOKINGS, Booking, BookingReason, Span, Why
+from reservation_core.domain.bookings.nouns import FINAL_BOOKINGS, Booking, Span, Why
 from reservation_core.domain.bookings.warnings import warns_of_no_show_at
 from reservation_core.domain.changes import SYSTEM, Record, WakePlanner
 from reservation_core.domain.errors import AlreadyFinalError, NotOfferedError
 from reservation_core.domain.event_kinds import BookingEventKind
-from reservation_core.domain.statuses import BookingStatus
+from reservation_core.domain.statuses import BookingReason, BookingStatus
 
 Decision = tuple[Booking, tuple[BookingEffect, ...]]
 

@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import assert_never
 
-from reservation_core.domain.bookings.nouns import Booking, BookingReason, Span, Why
+from reservation_core.domain.bookings.nouns import Booking, Span, Why
 from reservation_core.domain.bookings.windows import Fate, WindowStatus
 from reservation_core.domain.changes import SYSTEM
 from reservation_core.domain.errors import AlreadyFinalError, CalendarConflictError
 from reservation_core.domain.event_kinds import NodeEventKind
 from reservation_core.domain.model import Reservation
 from reservation_core.domain.policy.quota_windows import whole_minute
-from reservation_core.domain.statuses import BookingStatus, JobStatus, ReservationKind
+from reservation_core.domain.statuses import BookingReason, BookingStatus, JobStatus, ReservationKind
 
 FINAL_WINDOWS = frozenset({WindowStatus.ENDED, WindowStatus.CANCELLED})
 

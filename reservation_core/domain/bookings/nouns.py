@@ -5,11 +5,10 @@ Times are timezone-aware UTC datetimes of whole minutes, ranges are half-open.
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 
 from reservation_core.domain.model import AllocatedGpu, PodWorkload
 from reservation_core.domain.request_terms import Share
-from reservation_core.domain.statuses import BookingStatus
+from reservation_core.domain.statuses import BookingReason, BookingStatus
 
 LONGEST_BOOKING = timedelta(days=90)
 FARTHEST_START = timedelta(days=400)
@@ -19,25 +18,6 @@ FINAL_BOOKINGS = frozenset(
     {BookingStatus.ENDED, BookingStatus.RELEASED, BookingStatus.CANCELLED, BookingStatus.EXPIRED}
 )
 OPEN_BOOKINGS = frozenset(BookingStatus) - FINAL_BOOKINGS
-
-
-class BookingReason(StrEnum):
-    """Why a booking has its status. Stable: clients and tests match on it."""
-
-    WAITING_FOR_SLOT = "waiting_for_slot"
-    OFFERED = "offered"
-    BOOKED = "booked"
-    MOVED = "moved"
-    IN_SLOT = "in_slot"
-    WORKLOAD_REFUSED = "workload_refused"
-    SLOT_OVER = "slot_over"
-    NOT_USED = "not_used"
-    WAITED_IN_VAIN = "waited_in_vain"
-    OFFER_RAN_OUT = "offer_ran_out"
-    DECLINED = "declined"
-    CANCELLED_BY_USER = "cancelled_by_user"
-    CANCELLED_BY_ADMIN = "cancelled_by_admin"
-    MAINTENANCE = "maintenance"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,8 @@
 """The life of a disk: asked for, made, perhaps made larger, deleted, kept for a while, and removed."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 UNCOPIED: Final = "It was deleted before it was copied."
 """The problem of a deleted clone that nothing is on."""
@@ -28,8 +27,7 @@ class DiskStep(StrEnum):
     REMOVE = "remove"
 
 
-@dataclass(frozen=True, slots=True)
-class DiskBounds:
+class DiskBounds(NamedTuple):
     """The most bytes of one user's disks together, and of all users'. Deleted disks count while they are kept."""
 
     user_bytes: int

@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from reservation_core.domain.sessions.secret_uses import fault_of_path
 
@@ -23,8 +22,7 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _READ_ONLY = "ro"
 
 
-@dataclass(frozen=True, slots=True)
-class DiskUse:
+class DiskUse(NamedTuple):
     """A disk that a job has at the absolute `path`. Its name may change, but not `disk_id`, known of stored jobs."""
 
     name: str

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median
 
-from reservation_core.domain.gpu_use.roll_ups import step_begin
+from reservation_core.domain.calendar import step_begin
 from reservation_core.domain.gpu_use.samples import GpuSample
 
 SLICE = timedelta(minutes=10)

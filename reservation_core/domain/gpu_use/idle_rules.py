@@ -1,9 +1,9 @@
 """The rule about jobs whose GPUs are idle, as people write it, and the warning that a job was given."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import NamedTuple
 
 from reservation_core.domain.short_durations import seconds_in, written
 
@@ -27,8 +27,7 @@ class IdleThen(StrEnum):
         return self is not IdleThen.WARN
 
 
-@dataclass(frozen=True, slots=True)
-class IdleRule:
+class IdleRule(NamedTuple):
     """A job is idle when each of its GPUs computed for less than `below` (0 to 1) of the last `window`.
 
     It is warned then, and `then` follows when it is idle for `grace` more.
@@ -45,8 +44,7 @@ class IdleRule:
         return f"{percent},{written(self.window)},{written(self.grace)},{self.then}"
 
 
-@dataclass(frozen=True, slots=True)
-class IdleWarning:
+class IdleWarning(NamedTuple):
     """The warning of a job that has been idle since `since`. `release_at` None: the warning is all that happens."""
 
     since: datetime

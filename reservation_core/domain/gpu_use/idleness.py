@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import ceil
 
+from reservation_core.domain.calendar import step_begin
 from reservation_core.domain.gpu_use.idle_rules import LONGEST, IdleRule, IdleThen, IdleWarning
-from reservation_core.domain.gpu_use.roll_ups import UsePoint, step_begin
+from reservation_core.domain.gpu_use.roll_ups import UsePoint
 
 _MINUTE = timedelta(minutes=1)
 _SECOND = timedelta(seconds=1)

@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from math import ceil
 
-from reservation_core.domain.gpu_use.figures import memory_figure
+from reservation_core.domain.gpu_use.figures import MOSTLY
 from reservation_core.domain.gpu_use.roll_ups import UsePoint
 
-MOSTLY = 0.9
-"""Of which part of the time there must be samples for a word about fewer GPUs."""
 _ROUNDING = 1e-6
 
 
@@ -53,19 +51,6 @@ def sum_up_use(
     sampled = min(1.0, known * every / held) if held else 1.0
     enough = _enough(gpus, used, [most for most, _ in peaks], memory_bytes) if sampled >= MOSTLY else None
     return JobUse(gpus, used, None if peak is None else round(peak), memory_bytes, enough, sampled)
-
-
-def use_words(gpus: int, used: float, memory: tuple[int | None, int | None], enough: int | None, sampled: float) -> str:
-    """`used 1.4 of 2 GPUs, peak memory 12 of 80 GiB; 1 GPU would have been enough`."""
-    peak, memory_bytes = memory
-    words = f"used {used:.1f} of {gpus} GPU{'' if gpus == 1 else 's'}"
-    if peak is not None:
-        words += f", peak memory {memory_figure(peak, memory_bytes)}"
-    if sampled < MOSTLY:
-        words += f" (there are samples of {sampled:.0%} of the time)"
-    if enough is not None and enough < gpus:
-        words += f"; {enough} GPU{'' if enough == 1 else 's'} would have been enough"
-    return words
 
 
 def _peak(points: Iterable[UsePoint]) -> float | None:

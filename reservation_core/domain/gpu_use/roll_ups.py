@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from reservation_core.domain.calendar import EPOCH
+from reservation_core.domain.calendar import step_begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,6 @@ class UsePoint:
     xid: int | None = None
     processes: int | None = None
     unknown: int = 0
-
-
-def step_begin(at: datetime, step: timedelta) -> datetime:
-    """The begin of the step that a time lies in; steps are counted since 1970."""
-    return at - (at - EPOCH) % step
 
 
 def roll_up(points: Iterable[UsePoint], step: timedelta) -> list[UsePoint]:

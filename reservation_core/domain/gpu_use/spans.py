@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 
-from reservation_core.domain.gpu_use.roll_ups import step_begin
+from reservation_core.domain.calendar import step_begin
 from reservation_core.domain.gpu_use.samples import MINUTES_KEPT, SAMPLES_KEPT
 
 MOST_POINTS = 5_000

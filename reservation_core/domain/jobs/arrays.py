@@ -9,8 +9,8 @@ from datetime import datetime
 
 from reservation_core.domain.changes import CancelRequested, Decision, ElementsChanged, Record
 from reservation_core.domain.event_kinds import JobEventKind
-from reservation_core.domain.model import Reason, Reservation
-from reservation_core.domain.request_terms import ArrayCounts, ArrayElement, element_id
+from reservation_core.domain.model import ArrayElement, Reason, Reservation
+from reservation_core.domain.request_terms import ArrayCounts, element_id
 from reservation_core.domain.statuses import FINAL_STATUSES, JobStatus, ReasonCode
 
 MADE_AHEAD = 128

@@ -1,9 +1,8 @@
 """What a job may wait for: other jobs, and how far each has to be. On nothing but the standard library."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 MOST_DEPENDENCIES: Final = 1000
 """The most jobs that one job waits for."""
@@ -29,8 +28,7 @@ class DependencyState(StrEnum):
     IMPOSSIBLE = "impossible"
 
 
-@dataclass(frozen=True, slots=True)
-class Dependency:
+class Dependency(NamedTuple):
     """A job that another one waits for, by its id."""
 
     job: str

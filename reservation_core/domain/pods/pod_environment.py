@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 
-from reservation_core.domain.model import AllocatedGpu, PodName, PodSpec, Reservation
+from reservation_core.domain.model import AllocatedGpu, PodName, PodSecret, PodSpec, Reservation
 from reservation_core.domain.sessions.job_tokens import JobAccess
-from reservation_core.domain.sessions.secret_uses import PodSecret
 
 JOB_ID_VARIABLE = "GPU_DEV_JOB_ID"
 """The variable that tells a workload its reservation. Users can't set it."""

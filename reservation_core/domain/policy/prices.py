@@ -3,8 +3,8 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from decimal import Decimal
+from typing import NamedTuple
 
 _AMOUNT = r"[0-9]{1,6}(?:\.[0-9]{1,6})?"
 _UNIT = "[A-Za-zÀ-ÖØ-öø-ɏ€£$¥]{1,12}"
@@ -15,8 +15,7 @@ _SMALLEST = Decimal("0.000001")
 _CENT = Decimal("0.01")
 
 
-@dataclass(frozen=True, slots=True)
-class Money:
+class Money(NamedTuple):
     """An amount of a unit, such as EUR or credits. A price is one per GPU-hour."""
 
     amount: Decimal

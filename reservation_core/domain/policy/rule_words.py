@@ -1,13 +1,16 @@
 """Limits, times and amounts in messages."""
 
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-from reservation_core.domain.policy.limits import Scope
+if TYPE_CHECKING:
+    # For an annotation alone: commands of gpu-dev use the words, and need no limits.
+    from reservation_core.domain.policy.limits import Scope
 
 _HOUR = timedelta(hours=1)
 
 
-def scope_text(scope: Scope) -> str:
+def scope_text(scope: "Scope") -> str:
     """The scope of a limit, in a message."""
     owner = (
         f"user {scope.user}" if scope.user is not None else f"project {scope.project}" if scope.project else "everybody"
@@ -15,7 +18,7 @@ def scope_text(scope: Scope) -> str:
     return owner if scope.gpu_type is None else f"{owner}, {scope.gpu_type}"
 
 
-def beside_text(held: int, scope: Scope, at: datetime, now: datetime) -> str:
+def beside_text(held: int, scope: "Scope", at: datetime, now: datetime) -> str:
     """What a quota of this scope counts from a time on beside what is asked for: administrators read it, too."""
     whose = "the same user" if scope.project is None else f"project {scope.project}"
     since = "now" if at <= now else f"from {moment_text(at)} on"

@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
 from posixpath import normpath
-from typing import Final
+from typing import Final, NamedTuple
 
 LONGEST_SECRET: Final = 64 * 1024
 """The most bytes of a value in UTF-8."""
@@ -21,21 +20,12 @@ _LONGEST_PART = 255
 _OURS = ("/dev", "/gpu-dev", "/opt/gpu-dev", "/proc", "/sys")
 
 
-@dataclass(frozen=True, slots=True)
-class SecretUse:
+class SecretUse(NamedTuple):
     """A secret of the owner that a job gets: in the variable `env`, or in a file at the absolute `path`."""
 
     name: str
     env: str | None = None
     path: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PodSecret:
-    """A use of a secret, and the value. The value is in no representation of the object."""
-
-    use: SecretUse
-    value: str = field(repr=False)
 
 
 def is_secret_name(name: str) -> bool:

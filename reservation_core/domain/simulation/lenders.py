@@ -11,10 +11,9 @@ from datetime import UTC, datetime, timedelta
 
 from reservation_core.domain.calendar import to_moment
 from reservation_core.domain.jobs.preemption import RENEWED_EVERY, gpus_needed, lease_end, needs_of
-from reservation_core.domain.model import PodWorkload, Reason, Reservation
+from reservation_core.domain.model import PodWorkload, Preemption, Reason, Reservation
 from reservation_core.domain.plan import Commitment, Start, Waiting
 from reservation_core.domain.planning.planning_picture import Picture
-from reservation_core.domain.request_terms import Preemption
 from reservation_core.domain.statuses import JobStatus, ReasonCode, ReservationKind
 
 START_ALLOWANCE = timedelta(seconds=120)

@@ -12,7 +12,7 @@ from heapq import heappop, heappush, merge
 from operator import attrgetter
 
 from reservation_core.domain.calendar import to_micros
-from reservation_core.domain.model import Node
+from reservation_core.domain.model import NO_PREEMPTION, Node, Preemption
 from reservation_core.domain.plan import Asker, PlanningSnapshot, Start, Waiting
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.predictions.start_predictor import Prediction, StartPredictor
@@ -24,7 +24,6 @@ from reservation_core.domain.policy.fair_share import decayed, ranks
 from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.quota_meters import Amount
 from reservation_core.domain.policy.quota_windows import week_start
-from reservation_core.domain.request_terms import NO_PREEMPTION, Preemption
 from reservation_core.domain.simulation.lenders import Lenders, as_planned
 from reservation_core.domain.simulation.trace_bookings import TraceBooking, booked_rows
 

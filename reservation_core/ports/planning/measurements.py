@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from reservation_core.domain.bookings.nouns import Span, Wanted
-from reservation_core.domain.request_terms import Preemption
+from reservation_core.domain.model import Preemption
 from reservation_core.domain.statuses import JobStatus, ReservationKind
 
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.bookings import BookingCreate
 from reservation_core.domain.bookings.card_choice import BookableGpu, bookable
-from reservation_core.domain.bookings.nouns import FARTHEST_START, Booking, BookingReason, ChosenGpu, Span, Wanted, Why
+from reservation_core.domain.bookings.nouns import FARTHEST_START, Booking, ChosenGpu, Span, Wanted, Why
 from reservation_core.domain.bookings.refusals import (
     Booker,
     Judge,
@@ -19,7 +19,7 @@ from reservation_core.domain.errors import NotBookableError
 from reservation_core.domain.model import PodWorkload
 from reservation_core.domain.people.token_budgets import Ask, ask_for
 from reservation_core.domain.policy.rules import RuleBreach
-from reservation_core.domain.statuses import BookingStatus
+from reservation_core.domain.statuses import BookingReason, BookingStatus
 from reservation_core.ports.bookings.bookings import NewBooking
 from reservation_core.ports.ids import IdSource
 from reservation_core.ports.people.identities import Principal

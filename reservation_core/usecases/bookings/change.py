@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.bookings import BookingChange
 from reservation_core.domain.bookings.card_choice import BookableGpu, choose
-from reservation_core.domain.bookings.nouns import FINAL_BOOKINGS, Booking, BookingReason, ChosenGpu, Wanted, Why
+from reservation_core.domain.bookings.nouns import FINAL_BOOKINGS, Booking, ChosenGpu, Wanted, Why
 from reservation_core.domain.bookings.refusals import Booker, from_now, permitted, reasons, timing
 from reservation_core.domain.calendar import to_micros, to_moment
 from reservation_core.domain.errors import (
@@ -19,7 +19,7 @@ from reservation_core.domain.errors import (
 )
 from reservation_core.domain.event_kinds import BookingEventKind
 from reservation_core.domain.policy.rules import RuleBreach
-from reservation_core.domain.statuses import BookingStatus, ReservationKind
+from reservation_core.domain.statuses import BookingReason, BookingStatus, ReservationKind
 from reservation_core.ports.bookings.bookings import CalendarEntry, ChangedBooking
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.bookings.book import (

@@ -212,7 +212,7 @@ async def find_disks(uow: UnitOfWork, user_id: int, uses: Sequence[DiskUse], *, 
                 f" {size_words(disk.size_bytes)}. Make it larger with `gpu-dev disk resize`, or remove files in a"
                 f" session: `gpu-dev dev --disk {use.name}`."
             )
-    return tuple(replace(use, disk_id=found[use.name].id) for use in uses)
+    return tuple(use._replace(disk_id=found[use.name].id) for use in uses)
 
 
 async def _locked(uow: UnitOfWork, user_id: int, names: Collection[str]) -> dict[str, DiskRecord]:

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 import structlog
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
+from reservation_core.domain.calendar import step_begin
 from reservation_core.domain.gpu_use.gpu_errors import ERRORS_KEPT
-from reservation_core.domain.gpu_use.roll_ups import step_begin
 from reservation_core.domain.gpu_use.samples import SAMPLES_KEPT
 from reservation_core.domain.gpu_use.spans import Resolution
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
-from reservation_core.domain.gpu_use.roll_ups import step_begin
+from reservation_core.domain.calendar import step_begin
 from reservation_core.domain.gpu_use.samples import GpuSample, timely_times
 from reservation_core.domain.gpu_use.spans import Resolution
 

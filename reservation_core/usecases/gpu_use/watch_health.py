@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
+from reservation_core.domain.calendar import step_begin
 from reservation_core.domain.changes import SYSTEM
 from reservation_core.domain.event_kinds import NodeEventKind
 from reservation_core.domain.gpu_use.gpu_errors import QuarantineRule, quarantine_reason
 from reservation_core.domain.gpu_use.gpu_speeds import SLICE, SLICES, SpeedVerdict, judge_speeds
-from reservation_core.domain.gpu_use.roll_ups import step_begin
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.wakeups import Channel
 

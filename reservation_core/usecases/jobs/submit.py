@@ -7,11 +7,11 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
 from reservation_core.contracts.jobs import JobSubmit
 from reservation_core.domain.errors import DomainError, ForbiddenError, LimitExceededError, merge_refusals
 from reservation_core.domain.jobs.dependencies import KnownDependency, waiting_reason
-from reservation_core.domain.model import PodWorkload, Reason, Reservation
+from reservation_core.domain.model import NO_PREEMPTION, PodWorkload, Preemption, Reason, Reservation
 from reservation_core.domain.policy.limits import NO_LIMITS, NO_POLICY, Limits, Policy
 from reservation_core.domain.policy.membership import not_in_project
 from reservation_core.domain.policy.rules import RuleBreach
-from reservation_core.domain.request_terms import NO_PREEMPTION, Preemption, Resources, cpu_job_resources
+from reservation_core.domain.request_terms import Resources, cpu_job_resources
 from reservation_core.domain.short_durations import written
 from reservation_core.domain.statuses import JobStatus, ReasonCode, ReservationKind
 from reservation_core.ports.ids import IdSource

@@ -16,10 +16,9 @@ from reservation_core.domain.changes import Event, PodsGone, PodsRunning, StartD
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.jobs.observation import began, event_of
 from reservation_core.domain.jobs.preemption import is_preempted
-from reservation_core.domain.model import PodPhase, PodStatus, Reason, Reservation
+from reservation_core.domain.model import PodPhase, PodSecret, PodStatus, Reason, Reservation
 from reservation_core.domain.pods.pod_environment import last_end, pod_names, pod_specs
 from reservation_core.domain.sessions.job_tokens import JobAccess
-from reservation_core.domain.sessions.secret_uses import PodSecret
 from reservation_core.domain.statuses import FINAL_STATUSES, JobStatus, ReasonCode
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.cluster import Cluster, PodNotNowError, PodRefusedError

@@ -20,8 +20,8 @@ from reservation_core.adapters.kubernetes.other_objects.event_writer import Even
 from reservation_core.adapters.kubernetes.other_objects.leases import Lease, LeaseRules
 from reservation_core.adapters.kubernetes.sessions.pod_streams import KubernetesPodStreams
 from reservation_core.adapters.local.inventory import LocalInventory
-from reservation_core.domain.model import PodName, PodPhase, PodSpec, PodStatus, PodWorkload
-from reservation_core.domain.sessions.secret_uses import PodSecret, SecretUse
+from reservation_core.domain.model import PodName, PodPhase, PodSecret, PodSpec, PodStatus, PodWorkload
+from reservation_core.domain.sessions.secret_uses import SecretUse
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.disks.disks import DiskCopy, DiskRefusedError
 from reservation_core.ports.sessions.pod_streams import NoTerminalError, PortClosedError, Program, TerminalSize

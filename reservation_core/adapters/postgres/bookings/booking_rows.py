@@ -7,11 +7,11 @@ from sqlalchemy import Row
 
 from reservation_core.adapters.postgres.rows import share_of, workload_document, workload_of
 from reservation_core.adapters.postgres.sealing import Sealing
-from reservation_core.domain.bookings.nouns import Booking, BookingReason, Span, Wanted, Why
+from reservation_core.domain.bookings.nouns import Booking, Span, Wanted, Why
 from reservation_core.domain.event_kinds import BookingEventKind
 from reservation_core.domain.model import AllocatedGpu
 from reservation_core.domain.request_terms import Share
-from reservation_core.domain.statuses import BookingStatus
+from reservation_core.domain.statuses import BookingReason, BookingStatus
 
 
 def booking_of(row: Row[Any], cards: Sequence[Row[Any]], sealing: Sealing) -> Booking:

@@ -21,14 +21,14 @@ from reservation_core.domain.errors import (
     UnknownCallerError,
 )
 from reservation_core.domain.event_kinds import JobEventKind
-from reservation_core.domain.model import Node, Reservation, Spare
+from reservation_core.domain.model import NO_PREEMPTION, Node, Preemption, Reservation, Spare
 from reservation_core.domain.policy.membership import not_in_project
 from reservation_core.domain.policy.rules import RuleBreach
 from reservation_core.domain.pools.booked_shares import beyond_share
 from reservation_core.domain.pools.cpu_places import cpu_nodes
 from reservation_core.domain.pools.cpu_reasons import unplaceable_without_gpus
 from reservation_core.domain.pools.waiting_reasons import sized_words
-from reservation_core.domain.request_terms import CPU_TYPE, NO_PREEMPTION, Preemption, Resources, Share
+from reservation_core.domain.request_terms import CPU_TYPE, Resources, Share
 from reservation_core.ports.jobs.reservations import NewReservation, Refusal, Submitted
 
 

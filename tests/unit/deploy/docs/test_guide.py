@@ -5,8 +5,7 @@ import re
 from pathlib import Path
 
 from reservation_core.adapters.kubernetes.pods.pod_defaults import PodDefaults
-from reservation_core.domain.bookings.nouns import BookingReason
-from reservation_core.domain.statuses import ReasonCode
+from reservation_core.domain.statuses import BookingReason, ReasonCode
 from reservation_core.runtime.settings.components import NodeAgentSettings, StandaloneSettings
 from reservation_core.runtime.settings.gpus import GpuSettings
 from reservation_core.runtime.settings.kubernetes import KubernetesSettings

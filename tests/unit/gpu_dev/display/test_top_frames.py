@@ -1,8 +1,8 @@
 """What `gpu-dev top` shows: order, filter, keys, as many lines as there is room for, and no data as no data."""
 
-from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from gpu_dev.display.top_frames import KEYS, TOP, Choice, Sort, chosen, fitted, frame, keys_in
@@ -109,9 +109,9 @@ def test_the_filter_is_named() -> None:
 
 def test_the_filter_finds_states_as_they_are_shown() -> None:
     """Nothing is free on a node that takes nothing new."""
-    shown = replace(
-        TOP, columns=tuple(replace(one, value=lambda _: "cordoned") for one in TOP.columns if one.title == "STATE")
-    )
+    [state] = [column for column in TOP.columns if column.title == "STATE"]
+    cordoned = msgspec.structs.replace(state, value=lambda _: "cordoned")
+    shown = msgspec.structs.replace(TOP, columns=(cordoned,))
     assert len(chosen(LAB, Choice(words="cordoned"), shown)) == len(LAB)
     assert chosen(LAB, Choice(words="free"), shown) == []
 

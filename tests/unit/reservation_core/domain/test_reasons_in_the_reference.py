@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reservation_core.domain.bookings.nouns import BookingReason
-from reservation_core.domain.statuses import ReasonCode
+from reservation_core.domain.statuses import BookingReason, ReasonCode
 
 REFERENCE = Path(__file__).parents[4] / "docs" / "reference" / "rest.md"
 

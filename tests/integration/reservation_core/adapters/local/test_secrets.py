@@ -10,8 +10,8 @@ from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.local.cluster import LocalCluster
 from reservation_core.adapters.local.machine_times import MachineTimes
 from reservation_core.adapters.local.pod_directories import PodDirectories
-from reservation_core.domain.model import PodPhase, PodSpec
-from reservation_core.domain.sessions.secret_uses import PodSecret, SecretUse
+from reservation_core.domain.model import PodPhase, PodSecret, PodSpec
+from reservation_core.domain.sessions.secret_uses import SecretUse
 from reservation_core.domain.statuses import ReasonCode
 from tests.integration.cluster_behaviour import GRACE, NODE, SpecMaker, finished, log_of, reaches
 from tests.integration.reservation_core.adapters.local.test_crashes import prepared, supervisor_of

@@ -7,14 +7,13 @@ from datetime import timedelta
 import pytest
 
 from reservation_core.contracts.bookings import BookingChange
-from reservation_core.domain.bookings.nouns import BookingReason
 from reservation_core.domain.changes import StartRefused
 from reservation_core.domain.errors import AlreadyFinalError, NotBookableError
 from reservation_core.domain.jobs.lifecycle import decide
 from reservation_core.domain.model import Reason
 from reservation_core.domain.notices.kinds import NoticeChannel
 from reservation_core.domain.notices.words import notice_of
-from reservation_core.domain.statuses import BookingStatus, JobStatus, ReasonCode
+from reservation_core.domain.statuses import BookingReason, BookingStatus, JobStatus, ReasonCode
 from reservation_core.ports.queues import QueueName
 from reservation_core.usecases.bookings.cancel import cancel_booking
 from reservation_core.usecases.bookings.change import change_booking

@@ -5,10 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from reservation_core.domain.bookings.nouns import BookingReason
 from reservation_core.domain.errors import NotFoundError, NotOfferedError
 from reservation_core.domain.policy.limits import Rules, Scope
-from reservation_core.domain.statuses import BookingStatus
+from reservation_core.domain.statuses import BookingReason, BookingStatus
 from reservation_core.usecases.bookings.cancel import cancel_booking
 from reservation_core.usecases.bookings.waitlist import Waitlist, accept, decline
 from tests.clocks import START

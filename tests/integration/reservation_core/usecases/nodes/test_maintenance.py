@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from reservation_core.domain.bookings.nouns import BookingReason, Span
+from reservation_core.domain.bookings.nouns import Span
 from reservation_core.domain.bookings.windows import Fate, WindowStatus
 from reservation_core.domain.errors import (
     AlreadyFinalError,
@@ -14,7 +14,7 @@ from reservation_core.domain.errors import (
     NotFoundError,
 )
 from reservation_core.domain.model import PodPhase
-from reservation_core.domain.statuses import BookingStatus, GpuState, JobStatus
+from reservation_core.domain.statuses import BookingReason, BookingStatus, GpuState, JobStatus
 from reservation_core.usecases.nodes.maintenance import (
     end_window,
     keep_windows,

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from reservation_core.domain.bookings.nouns import BookingReason, Span
+from reservation_core.domain.bookings.nouns import Span
 from reservation_core.domain.bookings.windows import Fate
-from reservation_core.domain.statuses import BookingStatus
+from reservation_core.domain.statuses import BookingReason, BookingStatus
 from reservation_core.usecases.bookings.cancel import cancel_booking
 from reservation_core.usecases.bookings.waitlist import Waitlist
 from tests.clocks import START

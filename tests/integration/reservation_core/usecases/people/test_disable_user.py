@@ -6,10 +6,10 @@ from datetime import timedelta
 import pytest
 
 from reservation_core.contracts.bookings import BookingChange, BookingCreate
-from reservation_core.domain.bookings.nouns import Booking, BookingReason
+from reservation_core.domain.bookings.nouns import Booking
 from reservation_core.domain.errors import ForbiddenError, NotFoundError, UnknownCallerError
 from reservation_core.domain.model import PodPhase, Reason
-from reservation_core.domain.statuses import BookingStatus, JobStatus, ReasonCode
+from reservation_core.domain.statuses import BookingReason, BookingStatus, JobStatus, ReasonCode
 from reservation_core.ports.people.identities import UserRecord
 from reservation_core.usecases.bookings.book_series import book_series
 from reservation_core.usecases.bookings.change import change_booking

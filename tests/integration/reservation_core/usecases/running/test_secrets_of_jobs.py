@@ -4,8 +4,8 @@ import pytest
 
 from reservation_core.adapters.postgres.sealing import Sealing
 from reservation_core.contracts.queue_messages import PodOperation
-from reservation_core.domain.model import PodPhase
-from reservation_core.domain.sessions.secret_uses import PodSecret, SecretUse
+from reservation_core.domain.model import PodPhase, PodSecret
+from reservation_core.domain.sessions.secret_uses import SecretUse
 from reservation_core.domain.statuses import JobStatus, ReasonCode
 from reservation_core.ports.queues import MessageNotDueError
 from reservation_core.usecases.people.user_secrets import delete_secret, set_secret

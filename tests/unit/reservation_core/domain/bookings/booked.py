@@ -10,16 +10,9 @@ from reservation_core.domain.bookings.changes import (
 )
 from reservation_core.domain.bookings.due_changes import BookingFacts, BookingRules, advance
 from reservation_core.domain.bookings.life import transition
-from reservation_core.domain.bookings.nouns import (
-    Booking,
-    BookingReason,
-    ChosenGpu,
-    Span,
-    Wanted,
-    Why,
-)
+from reservation_core.domain.bookings.nouns import Booking, ChosenGpu, Span, Wanted, Why
 from reservation_core.domain.changes import Record
-from reservation_core.domain.statuses import BookingStatus
+from reservation_core.domain.statuses import BookingReason, BookingStatus
 
 T0 = datetime(2030, 1, 1, 9, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -17,14 +17,11 @@ from reservation_core.domain.bookings.changes import (
 )
 from reservation_core.domain.bookings.due_changes import BookingFacts, advance, due
 from reservation_core.domain.bookings.life import transition
-from reservation_core.domain.bookings.nouns import (
-    BookingReason,
-    Span,
-)
+from reservation_core.domain.bookings.nouns import Span
 from reservation_core.domain.changes import Record
 from reservation_core.domain.errors import AlreadyFinalError
 from reservation_core.domain.model import PodWorkload
-from reservation_core.domain.statuses import BookingStatus
+from reservation_core.domain.statuses import BookingReason, BookingStatus
 from tests.unit.reservation_core.domain.bookings.booked import (
     CARDS,
     DAY,

@@ -15,13 +15,9 @@ from reservation_core.domain.bookings.changes import (
 )
 from reservation_core.domain.bookings.due_changes import due
 from reservation_core.domain.bookings.life import transition
-from reservation_core.domain.bookings.nouns import (
-    Booking,
-    BookingReason,
-    Wanted,
-)
+from reservation_core.domain.bookings.nouns import Booking, Wanted
 from reservation_core.domain.errors import AlreadyFinalError, NotOfferedError
-from reservation_core.domain.statuses import BookingStatus
+from reservation_core.domain.statuses import BookingReason, BookingStatus
 from tests.unit.reservation_core.domain.bookings.booked import (
     CARDS,
     END,

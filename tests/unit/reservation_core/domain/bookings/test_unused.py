@@ -11,12 +11,8 @@ from reservation_core.domain.bookings.changes import (
 )
 from reservation_core.domain.bookings.due_changes import BookingFacts, advance
 from reservation_core.domain.bookings.life import transition
-from reservation_core.domain.bookings.nouns import (
-    Booking,
-    BookingReason,
-    Span,
-)
-from reservation_core.domain.statuses import BookingStatus
+from reservation_core.domain.bookings.nouns import Booking, Span
+from reservation_core.domain.statuses import BookingReason, BookingStatus
 from tests.unit.reservation_core.domain.bookings.booked import (
     END,
     GRACE,

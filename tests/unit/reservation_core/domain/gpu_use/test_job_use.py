@@ -2,7 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-from reservation_core.domain.gpu_use.job_use import JobUse, sum_up_use, use_words
+from reservation_core.domain.gpu_use.figures import use_words
+from reservation_core.domain.gpu_use.job_use import JobUse, sum_up_use
 from reservation_core.domain.gpu_use.roll_ups import Level, UsePoint
 
 BEGIN = datetime(2030, 1, 1, tzinfo=UTC)

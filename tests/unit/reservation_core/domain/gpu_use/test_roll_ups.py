@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.gpu_use.roll_ups import Level, UsePoint, mean_of, roll_up, step_begin
+from reservation_core.domain.calendar import step_begin
+from reservation_core.domain.gpu_use.roll_ups import Level, UsePoint, mean_of, roll_up
 from reservation_core.domain.gpu_use.spans import (
     MOST_POINTS,
     Resolution,

@@ -27,8 +27,8 @@ from reservation_core.domain.changes import (
 from reservation_core.domain.errors import NotIdleError
 from reservation_core.domain.gpu_use.idle_rules import IdleWarning
 from reservation_core.domain.jobs.lifecycle import transition
-from reservation_core.domain.model import PodWorkload, Reason, Reservation
-from reservation_core.domain.request_terms import REQUEUES, EndSignal, Preemption, SignalName
+from reservation_core.domain.model import PodWorkload, Preemption, Reason, Reservation
+from reservation_core.domain.request_terms import REQUEUES, EndSignal, SignalName
 from reservation_core.domain.statuses import JobStatus, ReasonCode
 from tests.unit.reservation_core.domain.jobs.life.lives import HOUR, T0, queued, running
 
@@ -54,7 +54,7 @@ def test_a_running_job_is_warned_once() -> None:
     ],
 )
 def test_the_audit_log_says_since_when_gpus_are_idle_and_what_follows(release_at: datetime | None, words: str) -> None:
-    after, [record] = transition(running(), GpusIdle(replace(WARNING, release_at=release_at)), T0)
+    after, [record] = transition(running(), GpusIdle(WARNING._replace(release_at=release_at)), T0)
     assert after.reason.code is ReasonCode.RUNNING
     assert isinstance(record, Record)
     assert record.reason == Reason(ReasonCode.IDLE, f"Its GPUs have been idle since 2029-12-31T23:00:00Z. {words}")
@@ -200,7 +200,7 @@ def test_a_session_and_a_job_that_hangs_each_time_are_ended() -> None:
 
 
 def test_without_a_warning_or_with_one_that_only_warns_it_is_not_ended() -> None:
-    for row in (running(), warned(replace(WARNING, release_at=None))):
+    for row in (running(), warned(WARNING._replace(release_at=None))):
         assert transition(row, IdleReleaseDue(), T0 + HOUR) == (row, ())
 
 

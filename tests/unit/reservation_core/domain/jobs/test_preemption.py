@@ -26,8 +26,8 @@ from reservation_core.domain.changes import (
 )
 from reservation_core.domain.jobs.lifecycle import transition
 from reservation_core.domain.jobs.starts import taken_back
-from reservation_core.domain.model import PodWorkload, Reason, Reservation
-from reservation_core.domain.request_terms import ASKED_WITHIN, EndSignal, Preemption, SignalName, read_end_signal
+from reservation_core.domain.model import ASKED_WITHIN, PodWorkload, Preemption, Reason, Reservation
+from reservation_core.domain.request_terms import EndSignal, SignalName, read_end_signal
 from reservation_core.domain.statuses import JobStatus, ReasonCode, ReservationKind
 from tests.clocks import START
 

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.model import Node
+from reservation_core.domain.model import Node, Preemption
 from reservation_core.domain.plan import Commitment, PlannedSlot, Start, Waiting
 from reservation_core.domain.planning import making_room
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
 from reservation_core.domain.planning.making_room import MOST_COMPARED
 from reservation_core.domain.pools.least_loss import Choice, Offer, fewest_lost
-from reservation_core.domain.request_terms import EndSignal, Preemption, SignalName
+from reservation_core.domain.request_terms import EndSignal, SignalName
 from tests.examples import ledger_examples
 from tests.unit.reservation_core.domain.planning.worlds import T0, at, job, node, snapshot
 

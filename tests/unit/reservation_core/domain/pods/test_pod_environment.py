@@ -3,9 +3,8 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from reservation_core.domain.model import AllocatedGpu, PodName, PodWorkload, Reason, Reservation
+from reservation_core.domain.model import AllocatedGpu, ArrayElement, PodName, PodWorkload, Reason, Reservation
 from reservation_core.domain.pods.pod_environment import master_port, pod_environment, pod_specs
-from reservation_core.domain.request_terms import ArrayElement
 from reservation_core.domain.statuses import JobStatus, ReasonCode, ReservationKind
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)

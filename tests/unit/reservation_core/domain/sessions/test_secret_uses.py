@@ -4,13 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.sessions.secret_uses import (
-    PodSecret,
-    SecretUse,
-    fault_of_path,
-    fault_of_uses,
-    is_secret_name,
-)
+from reservation_core.domain.model import PodSecret
+from reservation_core.domain.sessions.secret_uses import SecretUse, fault_of_path, fault_of_uses, is_secret_name
 
 
 @pytest.mark.parametrize("name", ["HF_TOKEN", "a", "0", "deploy-key", "a.b", "x" * 63])

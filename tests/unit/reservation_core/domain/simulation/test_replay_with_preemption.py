@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.bookings.nouns import Span, Wanted
+from reservation_core.domain.model import Preemption
 from reservation_core.domain.planning.standings import BY_AREA, BY_ARRIVAL, Orders
-from reservation_core.domain.request_terms import EndSignal, Preemption, SignalName
+from reservation_core.domain.request_terms import EndSignal, SignalName
 from reservation_core.domain.simulation.lenders import TURNAROUND
 from reservation_core.domain.simulation.replay import Course, Replay, TraceJob
 from reservation_core.domain.simulation.trace_bookings import TraceBooking

@@ -10,8 +10,8 @@ import pytest
 from reservation_core.adapters.clock import SystemClock
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.jobs.cluster import ClusterRules, KubernetesCluster
-from reservation_core.domain.model import PodSpec
-from reservation_core.domain.sessions.secret_uses import PodSecret, SecretUse
+from reservation_core.domain.model import PodSecret, PodSpec
+from reservation_core.domain.sessions.secret_uses import SecretUse
 from reservation_core.domain.sync.job_sync import JobSync
 from tests.integration.cluster_behaviour import SpecMaker
 from tests.kubernetes.api_client import ApiClient

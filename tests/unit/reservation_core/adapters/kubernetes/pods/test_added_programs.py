@@ -8,7 +8,8 @@ import pytest
 
 from reservation_core.adapters.kubernetes.pods.built_pods import build_pod
 from reservation_core.adapters.kubernetes.pods.secret_objects import build_secret, has_secret
-from reservation_core.domain.sessions.secret_uses import PodSecret, SecretUse
+from reservation_core.domain.model import PodSecret
+from reservation_core.domain.sessions.secret_uses import SecretUse
 from reservation_core.domain.statuses import ReasonCode
 from reservation_core.ports.cluster import PodRefusedError
 from tests.unit.reservation_core.adapters.kubernetes.pods.specs import (
