@@ -17,9 +17,9 @@ from typer.core import TyperCommand, TyperGroup
 from gpu_dev.command_meanings import help_asked, refuse_synonym, suggest_by_meaning, suggest_options
 from gpu_dev.display.command_examples import add_examples
 from gpu_dev.display.local_times import local_sentence, slot_words
-from gpu_dev.display.option_values import name_value
 from gpu_dev.errors import ApiError, ClientError, ExitCode
 from gpu_dev.inputs.machine_zone import settle_zone
+from gpu_dev.option_values import name_value
 from gpu_dev.plain_values import change_parameters, read_plain
 from gpu_dev.terminal import Rendered, clean, say
 

@@ -1,8 +1,9 @@
 """What a job or a booking runs, in its details."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from gpu_dev.display.output import Column, T, View
 from reservation_core.domain.jobs.workload_words import workload_words
