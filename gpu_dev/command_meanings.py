@@ -234,7 +234,8 @@ def _fits(option: str, parameter: Any, word: str) -> bool:
 
 def _is_time(word: str) -> bool:
     # Loaded only here: few commands need times.
-    from gpu_dev.inputs.times import local_now, parse_past, parse_slot
+    from gpu_dev.inputs.machine_zone import local_now
+    from gpu_dev.inputs.times import parse_past, parse_slot
 
     now = local_now()
     try:

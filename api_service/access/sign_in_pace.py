@@ -15,8 +15,8 @@ from api_service.problems import ProblemError
 from api_service.requests import headers
 from reservation_core.contracts.sign_in import AnyProof, AwsProof, KubernetesProof, OidcProof
 from reservation_core.domain.network.client_addresses import source_of, trusted_networks
-from reservation_core.domain.people.sign_in import SignInMethod
 from reservation_core.domain.people.token_buckets import Pace, TokenBuckets, whole_seconds
+from reservation_core.domain.statuses import SignInMethod
 from reservation_core.runtime.settings.components import ApiSettings
 
 MOST_ADDRESSES = 20_000

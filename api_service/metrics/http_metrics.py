@@ -5,7 +5,7 @@ from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from reservation_core.domain.people.sign_in import SignInMethod
+from reservation_core.domain.statuses import SignInMethod
 
 
 class SignInOutcome(StrEnum):

@@ -1,14 +1,20 @@
-"""The time zone that TZ names, where the machine does not know it."""
+"""This machine's clock, and the time zone that TZ names where the machine does not know it."""
 
 import re
 import time
 from collections.abc import MutableMapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 from gpu_dev.terminal import say
 
 _WITH_OFFSET = re.compile(r"(?:[A-Za-z]{3,}|<[A-Za-z0-9+-]{3,}>)[+-]?\d.*", re.ASCII)
 """POSIX's form of a zone (`CET-1CEST`), which needs no file."""
+
+
+def local_now() -> datetime:
+    """This machine's clock, with an offset; whole seconds."""
+    return datetime.now(UTC).replace(microsecond=0).astimezone()  # noqa: TID251 - the client has no clock port
 
 
 def settle_zone(environ: MutableMapping[str, str]) -> None:

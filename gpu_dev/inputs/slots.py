@@ -5,7 +5,8 @@ from typing import Any
 
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.durations import parse_duration
-from gpu_dev.inputs.times import aware, local_now, parse_end, parse_instant, parse_slot, parse_time, zone_name
+from gpu_dev.inputs.machine_zone import local_now
+from gpu_dev.inputs.times import aware, parse_end, parse_instant, parse_slot, parse_time, zone_name
 
 _FOR_HOW_LONG = "Say for how long: --for 4h, or --end with a time."
 _REPEATS = {"daily": "FREQ=DAILY", "weekdays": "FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR", "weekly": "FREQ=WEEKLY"}

@@ -34,11 +34,6 @@ FORMS = 'Write it as "2030-01-31 09:00", "31 jan 9am", "tomorrow 9am", "mon 14:3
 _SLOT_FORMS = 'Write it as "mon 9-17", "tomorrow 9am-5pm" or "31 jan 9-17".'
 
 
-def local_now() -> datetime:
-    """This machine's clock, with an offset; whole seconds."""
-    return datetime.now(UTC).replace(microsecond=0).astimezone()  # noqa: TID251 - the client has no clock port
-
-
 def _minute(now: datetime) -> datetime:
     return now.replace(second=0, microsecond=0)
 

@@ -9,7 +9,7 @@ from secrets import token_hex
 from gpu_dev.errors import NotLoggedInError, UsageError
 from gpu_dev.wire.sign_in import AwsProof
 from reservation_core.domain.people.aws_signed_requests import BODY, NONCE_HEADER, SERVER_ID_HEADER
-from reservation_core.domain.people.sign_in import SignInMethod
+from reservation_core.domain.statuses import SignInMethod
 
 GLOBAL_HOST = "sts.amazonaws.com"
 _GLOBAL_REGION = "us-east-1"

@@ -12,7 +12,7 @@ from gpu_dev.errors import NotLoggedInError, UsageError
 from gpu_dev.inputs.plain_requests import plain_request
 from gpu_dev.server.ways import DEFAULT_SERVICE_ACCOUNT_TOKEN, Way, WayKind
 from gpu_dev.wire.sign_in import AwsProof, KubernetesProof, OidcProof
-from reservation_core.domain.people.sign_in import SignInMethod
+from reservation_core.domain.statuses import SignInMethod
 
 S = TypeVar("S", bound=Struct)
 

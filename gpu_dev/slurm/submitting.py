@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from gpu_dev.client import GpuDevClient
 from gpu_dev.display.output import Format
 from gpu_dev.display.verdicts import show_start
+from gpu_dev.inputs.machine_zone import local_now
 from gpu_dev.inputs.requests import end_fields, job_fields, make_request
-from gpu_dev.inputs.times import local_now
 from gpu_dev.session import booking_id_of, whole_id
 from gpu_dev.slurm.reading.requests import Asked
 from gpu_dev.slurm.reading.time_limits import write_time

@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, RootModel
 
 from reservation_core.contracts.base import Time, Wire
-from reservation_core.domain.people.sign_in import SignInMethod
-from reservation_core.domain.statuses import Role
+from reservation_core.domain.statuses import Role, SignInMethod
 
 _HeaderName = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9-]{1,64}$")]
 _HeaderValue = Annotated[str, Field(strict=True, min_length=1, max_length=8192)]

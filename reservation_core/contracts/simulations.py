@@ -16,8 +16,8 @@ from reservation_core.contracts.base import (
     with_example,
 )
 from reservation_core.contracts.policy import LONGEST, Length, PositiveLength, Priority, RulesIn
-from reservation_core.domain.policy.limits import PolicyRule, Scope
-from reservation_core.domain.policy.nouns import QueueOrder
+from reservation_core.domain.policy.limits import PolicyRule
+from reservation_core.domain.policy.nouns import QueueOrder, Scope
 from reservation_core.domain.simulation.trace_rows import TraceRow
 
 MOST_JOBS = 20_000

@@ -49,6 +49,14 @@ class Role(StrEnum):
     SERVICE = "service"
 
 
+class SignInMethod(StrEnum):
+    """How an identity is proved."""
+
+    AWS = "aws"
+    OIDC = "oidc"
+    KUBERNETES = "kubernetes"
+
+
 class TokenScope(StrEnum):
     """What a token may be used for, within its user's rights."""
 

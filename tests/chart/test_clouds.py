@@ -9,8 +9,8 @@ import helm_python
 import pytest
 
 from reservation_core.domain.errors import SignInRefusedError
-from reservation_core.domain.people.sign_in import ProvedIdentity, SignInMethod, let_in
-from reservation_core.domain.statuses import Role
+from reservation_core.domain.people.sign_in import ProvedIdentity, let_in
+from reservation_core.domain.statuses import Role, SignInMethod
 from reservation_core.runtime.reading.sign_in_file import SignInFile, parse
 from reservation_core.runtime.settings.auth import AuthSettings
 from tests.chart.dev_server.dev_server_schema import CHART

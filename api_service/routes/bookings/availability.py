@@ -13,7 +13,8 @@ from api_service.requests.pagination import PageQuery, decode, encode
 from api_service.services import Served
 from reservation_core.contracts.base import MAX_GPUS_PER_NODE, MAX_NODES, Duration, GpuTypeName, Instant, Page
 from reservation_core.contracts.bookings import Availability, FreeSlotOut, NodeName
-from reservation_core.domain.bookings.nouns import FARTHEST_START, FreeSlot, Wanted
+from reservation_core.domain.bookings.asked_slots import FARTHEST_START
+from reservation_core.domain.bookings.nouns import FreeSlot, Wanted
 from reservation_core.domain.calendar import to_micros
 from reservation_core.usecases.bookings.find_slots import find_slots, free_over_time
 

@@ -18,7 +18,7 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.policy import ExplainRequest, Explanation, PolicyVerdict, RuleOut, RulesIn
 from reservation_core.domain.planning.request_verdicts import Outlook, VerdictReason
-from reservation_core.domain.policy.limits import Scope
+from reservation_core.domain.policy.nouns import Scope
 from reservation_core.domain.policy.rules import RuleRequest
 from reservation_core.domain.request_terms import CPU_TYPE
 from reservation_core.domain.statuses import RequestVerdict, ReservationKind

@@ -18,7 +18,7 @@ from reservation_core.contracts.people import SecretOut, TokenCreated, TokenOut
 from reservation_core.contracts.policy import RuleOut
 from reservation_core.contracts.sessions import SshKeyOut
 from reservation_core.domain.notices.kinds import KIND_MEANINGS, NoticeChannel, NoticeKind
-from reservation_core.domain.policy.limits import Scope
+from reservation_core.domain.policy.nouns import Scope
 from reservation_core.domain.policy.rule_words import scope_text
 from reservation_core.domain.time_words import rfc3339
 

@@ -18,7 +18,7 @@ from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.sessions.return_address import safe_return
 from api_service.web.visit import Visit
 from reservation_core.contracts.sign_in import OidcProof
-from reservation_core.domain.people.sign_in import SignInMethod
+from reservation_core.domain.statuses import SignInMethod
 from reservation_core.ports.people.code_flow import CodeFlow, PendingSignIn
 from reservation_core.ports.people.proofs import ProofUnavailableError
 from reservation_core.usecases.people.sign_in import SignedInUser

@@ -8,7 +8,8 @@ import typer
 from gpu_dev.display.output import Column, Format, View, show_one
 from gpu_dev.display.timeline import timeline
 from gpu_dev.inputs.durations import parse_duration
-from gpu_dev.inputs.times import local_now, parse_period, zone_name
+from gpu_dev.inputs.machine_zone import local_now
+from gpu_dev.inputs.times import parse_period, zone_name
 from gpu_dev.options import Output, Zone
 from gpu_dev.session import check_type, client_for
 from gpu_dev.terminal import put

@@ -24,17 +24,10 @@ from gpu_dev.display.output import Format, show_list, show_one
 from gpu_dev.errors import AmbiguousIdError, ApiError, UsageError
 from gpu_dev.inputs.asking import confirmed
 from gpu_dev.inputs.durations import format_duration, parse_duration
+from gpu_dev.inputs.machine_zone import local_now
 from gpu_dev.inputs.requests import make_request, workload_fields
 from gpu_dev.inputs.slots import recurrence_rule, slot_fields
-from gpu_dev.inputs.times import (
-    local_now,
-    parse_end,
-    parse_instant,
-    parse_new_end,
-    parse_period,
-    parse_time,
-    zone_name,
-)
+from gpu_dev.inputs.times import parse_end, parse_instant, parse_new_end, parse_period, parse_time, zone_name
 from gpu_dev.options import Output, Yes, Zone
 from gpu_dev.session import booking_id_of, check_type, client_for
 from gpu_dev.terminal import put, say

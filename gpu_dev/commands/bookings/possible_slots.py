@@ -5,8 +5,8 @@ from datetime import timedelta
 from gpu_dev.client import GpuDevClient
 from gpu_dev.display.local_times import local_sentence
 from gpu_dev.errors import ApiError, UsageError
+from gpu_dev.inputs.machine_zone import local_now
 from gpu_dev.inputs.requests import make_request
-from gpu_dev.inputs.times import local_now, parse_time
 from gpu_dev.wire.bookings import BookingCreate
 
 _FOR_EVER = frozenset({"larger_than_any_node", "no_such_node"})
@@ -17,7 +17,7 @@ def check_possible(
     client: GpuDevClient, gpus: int, length: timedelta, gpu_type: str | None, nodes: int, node: str | None
 ) -> None:
     """Raise UsageError with what refuses such a booking at any time, such as more GPUs than a node has."""
-    start = parse_time("now", local_now() + timedelta(days=1), None)
+    start = (local_now() + timedelta(days=1)).isoformat(timespec="minutes")
     fields = {"gpus": gpus, "nodes": nodes, "start": start, "duration": length}
     fields |= {name: value for name, value in (("gpu_type", gpu_type and gpu_type.lower()), ("node", node)) if value}
     try:

@@ -13,7 +13,8 @@ from gpu_dev.display.local_times import minute, slot_words
 from gpu_dev.display.output import Column, Format, View, csv_text, show_list, show_one
 from gpu_dev.errors import UsageError
 from gpu_dev.inputs.durations import parse_duration
-from gpu_dev.inputs.times import local_now, parse_period, zone_name
+from gpu_dev.inputs.machine_zone import local_now
+from gpu_dev.inputs.times import parse_period, zone_name
 from gpu_dev.options import Zone
 from gpu_dev.session import client_for
 from gpu_dev.terminal import put

@@ -14,9 +14,9 @@ from gpu_dev.display.verdicts import show_verdict
 from gpu_dev.errors import ClientError, UsageError
 from gpu_dev.following import has_ended
 from gpu_dev.inputs.durations import parse_duration
+from gpu_dev.inputs.machine_zone import local_now
 from gpu_dev.inputs.requests import make_request
 from gpu_dev.inputs.slots import start_and_length
-from gpu_dev.inputs.times import local_now
 from gpu_dev.options import Output, Watch
 from gpu_dev.session import client_for, complete_job_id, whole_id
 from gpu_dev.terminal import put

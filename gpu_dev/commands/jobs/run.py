@@ -58,9 +58,9 @@ from gpu_dev.errors import ExitCode, UsageError
 from gpu_dev.following import exit_code_of, has_ended, has_output, has_started, say_use, wait_until, waiting_line
 from gpu_dev.inputs.asking import Interrupted, ask_after_interrupt, can_ask, needed_duration, needed_gpus
 from gpu_dev.inputs.durations import parse_duration
+from gpu_dev.inputs.machine_zone import local_now
 from gpu_dev.inputs.requests import end_fields, job_fields, make_request, read_submit
 from gpu_dev.inputs.synced_folders import NO_FILES, SyncedFolder, code_with_files, read_synced
-from gpu_dev.inputs.times import local_now
 from gpu_dev.server.streams import ResumableLog
 from gpu_dev.session import booking_id_of, client_for, whole_id
 from gpu_dev.sessions.run_input import has_input, reading_input

@@ -15,7 +15,7 @@ from gpu_dev.display.views import JOB
 from gpu_dev.errors import ExitCode
 from gpu_dev.following import place_note
 from gpu_dev.inputs.durations import format_duration
-from gpu_dev.inputs.times import local_now, parse_time
+from gpu_dev.inputs.machine_zone import local_now
 from gpu_dev.options import Output
 from gpu_dev.session import OPEN_BOOKINGS, client_for, connection_of
 from gpu_dev.terminal import Rendered, harmless, put, say
@@ -82,7 +82,7 @@ def overview_of(client: GpuDevClient) -> Overview:
 def _quotas(client: GpuDevClient, types: Iterable[str]) -> list[LimitOut]:
     """Each quota once, for any type and for these. All of them hold for bookings, those of jobs as well."""
     # A booking begins on a whole minute. What ended in this one is still in its sum, but not in the next one's.
-    start = parse_time("in 1m", local_now(), None)
+    start = (local_now() + timedelta(minutes=1)).isoformat(timespec="minutes")
     found = {
         (limit.rule, limit.scope): limit
         for gpu_type in (None, *types)

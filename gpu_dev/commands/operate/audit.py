@@ -19,7 +19,8 @@ from gpu_dev.display.local_times import local_sentence, local_time
 from gpu_dev.display.output import Column, Format, View, as_json, show_list
 from gpu_dev.errors import AmbiguousIdError, ApiError, ClientError, NoSuchObjectError, NotOwnJobError, UsageError
 from gpu_dev.inputs.ids import SEARCHED
-from gpu_dev.inputs.times import local_now, parse_period, zone_name
+from gpu_dev.inputs.machine_zone import local_now
+from gpu_dev.inputs.times import parse_period, zone_name
 from gpu_dev.options import Output, Zone
 from gpu_dev.session import client_for, whole_id
 from gpu_dev.terminal import Rendered, put, say

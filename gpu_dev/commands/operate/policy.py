@@ -24,8 +24,8 @@ from gpu_dev.session import client_for
 from gpu_dev.terminal import put
 from gpu_dev.wire.policy import ProjectCreate, RulesIn
 from reservation_core.domain.gpu_use.idle_rules import LEAST, LONGEST, typed_idle
-from reservation_core.domain.policy.limits import Scope as RuleScope
 from reservation_core.domain.policy.nouns import QueueOrder, RuleName
+from reservation_core.domain.policy.nouns import Scope as RuleScope
 from reservation_core.domain.policy.prices import typed_price
 from reservation_core.domain.policy.rule_words import counted
 from reservation_core.domain.similar_names import did_you_mean, similar

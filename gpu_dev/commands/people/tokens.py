@@ -16,8 +16,9 @@ from gpu_dev.errors import ClientError, UnreachableError, UsageError
 from gpu_dev.inputs.asking import confirmed
 from gpu_dev.inputs.durations import parse_duration
 from gpu_dev.inputs.ids import named_id, require_known
+from gpu_dev.inputs.machine_zone import local_now
 from gpu_dev.inputs.requests import make_request
-from gpu_dev.inputs.times import local_now, parse_instant, zone_name
+from gpu_dev.inputs.times import parse_instant, zone_name
 from gpu_dev.options import Output, Yes, Zone
 from gpu_dev.server.connection import Connection, login_file, store_login
 from gpu_dev.server.exchange import Exchange

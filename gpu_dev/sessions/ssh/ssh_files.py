@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from gpu_dev.calls.session_calls import SessionCalls
 from gpu_dev.errors import UsageError
-from gpu_dev.inputs.times import local_now
+from gpu_dev.inputs.machine_zone import local_now
 from gpu_dev.server.connection import login_file, write_private
 
 DOMAIN = ".gpu-dev"

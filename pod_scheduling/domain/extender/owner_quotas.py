@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pod_scheduling.domain.extender.model_usage import UNSEEN, Model, ModelUsage, shown
 from pod_scheduling.domain.placement.tasks import WHOLE
 from reservation_core.domain.cards.gpu_types import UNKNOWN
-from reservation_core.domain.policy.limits import NO_POLICY, Policy, Scope
+from reservation_core.domain.policy.limits import NO_POLICY, Policy
+from reservation_core.domain.policy.nouns import Scope
 from reservation_core.domain.policy.rule_words import scope_text
 
 

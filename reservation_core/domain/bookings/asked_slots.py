@@ -1,9 +1,12 @@
-"""Faults in the times of a request for a slot, field by field."""
+"""Bounds of slots, and faults in the times of a request for one, field by field."""
 
 from datetime import timedelta
 
-from reservation_core.domain.bookings.nouns import LONGEST_BOOKING
 from reservation_core.domain.wall_times import WallTimeError, instant_of, read_time, zone_of
+
+LONGEST_BOOKING = timedelta(days=90)
+FARTHEST_START = timedelta(days=400)
+"""How far ahead a booking may begin, regardless of the policy."""
 
 
 def slot_faults(start: str, end: str | None, duration: timedelta | None, time_zone: str | None) -> list[str]:

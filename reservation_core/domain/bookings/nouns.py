@@ -10,10 +10,6 @@ from reservation_core.domain.model import AllocatedGpu, PodWorkload
 from reservation_core.domain.request_terms import Share
 from reservation_core.domain.statuses import BookingReason, BookingStatus
 
-LONGEST_BOOKING = timedelta(days=90)
-FARTHEST_START = timedelta(days=400)
-"""How far ahead a booking may begin, regardless of the policy."""
-
 FINAL_BOOKINGS = frozenset(
     {BookingStatus.ENDED, BookingStatus.RELEASED, BookingStatus.CANCELLED, BookingStatus.EXPIRED}
 )

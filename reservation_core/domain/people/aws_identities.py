@@ -3,7 +3,8 @@
 import re
 
 from reservation_core.domain.errors import ProofRefusedError, SignInRefusedError
-from reservation_core.domain.people.sign_in import ProvedIdentity, SignInMethod
+from reservation_core.domain.people.sign_in import ProvedIdentity
+from reservation_core.domain.statuses import SignInMethod
 
 _ARN = re.compile(r"arn:aws(?:-[a-z-]{1,20})?:(?P<service>iam|sts)::(?P<account>[0-9]{12}):(?P<what>[!-~]{1,1024})")
 

@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeGuard
 
 from reservation_core.domain.errors import ProofRefusedError
-from reservation_core.domain.people.sign_in import ProvedIdentity, SignInMethod
+from reservation_core.domain.people.sign_in import ProvedIdentity
+from reservation_core.domain.statuses import SignInMethod
 
 ALGORITHMS = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"})
 """Signatures by key pairs; never `none`, never a shared secret."""

@@ -7,10 +7,9 @@ import re
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from reservation_core.domain.errors import SignInRefusedError
-from reservation_core.domain.statuses import Role
+from reservation_core.domain.statuses import Role, SignInMethod
 from reservation_core.domain.user_names import USER_NAME
 
 _USER = re.compile(USER_NAME)
@@ -18,14 +17,6 @@ _PLACE = re.compile(r"\{([a-z_]+)\}")
 _LONGEST_PATTERN = 256
 _MOST_STARS = 4
 _LONGEST_VALUE = 2048
-
-
-class SignInMethod(StrEnum):
-    """How an identity is proved."""
-
-    AWS = "aws"
-    OIDC = "oidc"
-    KUBERNETES = "kubernetes"
 
 
 ATTRIBUTES: Mapping[SignInMethod, frozenset[str]] = {

@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from reservation_core.domain.gpu_use.idle_rules import IdleRule
-from reservation_core.domain.policy.nouns import QUOTAS, QueueOrder, RuleName
+from reservation_core.domain.policy.nouns import QUOTAS, QueueOrder, RuleName, Scope
 from reservation_core.domain.policy.prices import Money
 
 V = TypeVar("V")
@@ -29,53 +29,6 @@ class Unlimited(Enum):
 
 
 UNLIMITED = Unlimited.UNLIMITED
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """The scope of a rule: `user` or `project` (never both) or everybody; one `gpu_type` or all."""
-
-    user: str | None = None
-    project: str | None = None
-    gpu_type: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.user is not None and self.project is not None:
-            raise ValueError("a scope names a user or a project, not both")
-
-    def __str__(self) -> str:
-        parts = [
-            f"{word}:{value}"
-            for word, value in (("user", self.user), ("project", self.project), ("gpu_type", self.gpu_type))
-            if value is not None
-        ]
-        return ",".join(parts) or "default"
-
-    @classmethod
-    def parse(cls, text: str) -> "Scope":
-        """Read `str(scope)` back: `default`, or `user:`, `project:` and `gpu_type:` with a name, joined by commas.
-
-        Raises ValueError for a malformed scope; names are not checked.
-        """
-        if text == "default":
-            return cls()
-        parts: dict[str, str] = {}
-        for part in text.split(","):
-            word, _, name = part.partition(":")
-            if word not in ("user", "project", "gpu_type") or word in parts or not name:
-                raise ValueError("write `default`, or like `user:ann`, `project:lab,gpu_type:h100`, `gpu_type:h100`")
-            parts[word] = name
-        return cls(**parts)
-
-    @property
-    def specificity(self) -> tuple[bool, bool, bool]:
-        """Greater is more specific."""
-        return (self.user is not None, self.project is not None, self.gpu_type is not None)
-
-    @property
-    def has_order(self) -> bool:
-        """Whether the rules of this scope may set the order of waiting jobs: all of them stand in one queue."""
-        return self.user is None and self.gpu_type is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
-"""The nouns of policies: rules, orders of the queue, and what reports are by. Only enums."""
+"""The nouns of policies: rules and their scopes, orders of the queue, and what reports are by."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -50,3 +51,50 @@ class UsageBy(StrEnum):
     USER = "user"
     PROJECT = "project"
     GPU_TYPE = "gpu_type"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The scope of a rule: `user` or `project` (never both) or everybody; one `gpu_type` or all."""
+
+    user: str | None = None
+    project: str | None = None
+    gpu_type: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.user is not None and self.project is not None:
+            raise ValueError("a scope names a user or a project, not both")
+
+    def __str__(self) -> str:
+        parts = [
+            f"{word}:{value}"
+            for word, value in (("user", self.user), ("project", self.project), ("gpu_type", self.gpu_type))
+            if value is not None
+        ]
+        return ",".join(parts) or "default"
+
+    @classmethod
+    def parse(cls, text: str) -> "Scope":
+        """Read `str(scope)` back: `default`, or `user:`, `project:` and `gpu_type:` with a name, joined by commas.
+
+        Raises ValueError for a malformed scope; names are not checked.
+        """
+        if text == "default":
+            return cls()
+        parts: dict[str, str] = {}
+        for part in text.split(","):
+            word, _, name = part.partition(":")
+            if word not in ("user", "project", "gpu_type") or word in parts or not name:
+                raise ValueError("write `default`, or like `user:ann`, `project:lab,gpu_type:h100`, `gpu_type:h100`")
+            parts[word] = name
+        return cls(**parts)
+
+    @property
+    def specificity(self) -> tuple[bool, bool, bool]:
+        """Greater is more specific."""
+        return (self.user is not None, self.project is not None, self.gpu_type is not None)
+
+    @property
+    def has_order(self) -> bool:
+        """Whether the rules of this scope may set the order of waiting jobs: all of them stand in one queue."""
+        return self.user is None and self.gpu_type is None

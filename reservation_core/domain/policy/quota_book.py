@@ -12,8 +12,8 @@ from typing import NamedTuple
 from reservation_core.domain.calendar import length_micros, to_micros, to_moment
 from reservation_core.domain.model import Reason
 from reservation_core.domain.plan import Asker
-from reservation_core.domain.policy.limits import Policy, Scope
-from reservation_core.domain.policy.nouns import RuleName
+from reservation_core.domain.policy.limits import Policy
+from reservation_core.domain.policy.nouns import RuleName, Scope
 from reservation_core.domain.policy.quota_meters import Amount, AtOnce, InWeeks, Meter
 from reservation_core.domain.policy.rule_words import beside_text, counted, hours_text, scope_text
 from reservation_core.domain.policy.rules import Holding

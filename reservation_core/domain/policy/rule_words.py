@@ -4,8 +4,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    # For an annotation alone: commands of gpu-dev use the words, and need no limits.
-    from reservation_core.domain.policy.limits import Scope
+    # For an annotation alone: `counted` needs no policy.
+    from reservation_core.domain.policy.nouns import Scope
 
 _HOUR = timedelta(hours=1)
 

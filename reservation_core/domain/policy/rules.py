@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from reservation_core.domain.policy.limits import Limit, Limits, Policy, Scope
-from reservation_core.domain.policy.nouns import RuleName
+from reservation_core.domain.policy.limits import Limit, Limits, Policy
+from reservation_core.domain.policy.nouns import RuleName, Scope
 from reservation_core.domain.policy.quota_windows import (
     WEEK,
     Held,

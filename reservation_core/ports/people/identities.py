@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from reservation_core.domain.people.sign_in import SignInMethod
 from reservation_core.domain.people.token_budgets import Budget
 from reservation_core.domain.people.token_scopes import EVERYTHING
-from reservation_core.domain.statuses import Role, TokenScope
+from reservation_core.domain.statuses import Role, SignInMethod, TokenScope
 
 
 @dataclass(frozen=True, slots=True)

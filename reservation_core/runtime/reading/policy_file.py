@@ -28,7 +28,8 @@ from pydantic import TypeAdapter
 from reservation_core.contracts.base import GpuTypeName, ProjectName, UserName
 from reservation_core.contracts.policy import RulesIn
 from reservation_core.domain.complaints import complaint
-from reservation_core.domain.policy.limits import PolicyRule, Scope
+from reservation_core.domain.policy.limits import PolicyRule
+from reservation_core.domain.policy.nouns import Scope
 from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.policy.change_policy import ORDER_ELSEWHERE, apply_file

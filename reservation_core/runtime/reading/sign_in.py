@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, assert_never
 from reservation_core.contracts.sign_in import AnyProof, AwsProof, KubernetesProof, OidcProof
 from reservation_core.domain.errors import SignInRefusedError
 from reservation_core.domain.people.aws_signed_requests import AwsRules
-from reservation_core.domain.people.sign_in import SignInMethod
+from reservation_core.domain.statuses import SignInMethod
 from reservation_core.ports.people.code_flow import CodeFlow
 from reservation_core.ports.people.proofs import CheckedProof
 from reservation_core.runtime.client_tls import client_tls

@@ -33,8 +33,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from reservation_core.domain.complaints import complaint
 from reservation_core.domain.people.id_tokens import ALGORITHMS, IssuerRules
-from reservation_core.domain.people.sign_in import SignInMethod, SignInRule
-from reservation_core.domain.statuses import Role
+from reservation_core.domain.people.sign_in import SignInRule
+from reservation_core.domain.statuses import Role, SignInMethod
 from reservation_core.domain.user_names import LONGEST_USER_NAME
 from reservation_core.runtime.settings.error import SettingsError
 

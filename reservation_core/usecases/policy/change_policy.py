@@ -9,7 +9,8 @@ from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import ForbiddenError, MisplacedRuleError, NotFoundError, StaleVersionError
 from reservation_core.domain.event_kinds import SystemEventKind
 from reservation_core.domain.gpu_use.idle_rules import IdleRule
-from reservation_core.domain.policy.limits import PolicyRule, Rules, Scope, Unlimited
+from reservation_core.domain.policy.limits import PolicyRule, Rules, Unlimited
+from reservation_core.domain.policy.nouns import Scope
 from reservation_core.domain.policy.prices import Money
 from reservation_core.domain.similar_names import MOST_COMPARED, did_you_mean, similar
 from reservation_core.ports.people.identities import Principal

@@ -6,7 +6,8 @@ from datetime import datetime
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.policy.effects import AffectedByPolicy, OpenReservation, affected_by
-from reservation_core.domain.policy.limits import Policy, Rules, Scope
+from reservation_core.domain.policy.limits import Policy, Rules
+from reservation_core.domain.policy.nouns import Scope
 from reservation_core.domain.policy.quota_windows import week_start
 from reservation_core.domain.policy.rules import Holding
 from reservation_core.ports.people.identities import Principal

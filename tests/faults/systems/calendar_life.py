@@ -6,7 +6,8 @@ from datetime import timedelta
 from reservation_core.contracts.bookings import BookingCreate
 from reservation_core.domain.bookings.refusals import this_minute
 from reservation_core.domain.errors import CalendarConflictError
-from reservation_core.domain.policy.limits import Rules, Scope
+from reservation_core.domain.policy.limits import Rules
+from reservation_core.domain.policy.nouns import Scope
 from reservation_core.domain.statuses import JobStatus, Role
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.bookings.book import book

@@ -12,7 +12,8 @@ from fastapi import FastAPI
 from starlette.routing import Route
 
 from api_service.web.page_list import WEB_ROUTES
-from reservation_core.domain.policy.limits import Rules, Scope
+from reservation_core.domain.policy.limits import Rules
+from reservation_core.domain.policy.nouns import Scope
 from reservation_core.ports.jobs.unknown_pods import UnknownPod
 from reservation_core.runtime.settings.components import ApiSettings
 from reservation_core.runtime.wiring import Runtime

@@ -9,7 +9,7 @@ from reservation_core.adapters.kubernetes.api_server.credentials import Credenti
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.other_objects.token_reviews import TokenReviews
 from reservation_core.contracts.sign_in import KubernetesProof
-from reservation_core.domain.people.sign_in import SignInMethod
+from reservation_core.domain.statuses import SignInMethod
 from tests.clusters.kubernetes_schemas import validate
 from tests.kubernetes.api_client import JsonObject
 from tests.kubernetes.api_server import ApiServer

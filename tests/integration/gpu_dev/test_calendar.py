@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gpu_dev.inputs.times import local_now
+from gpu_dev.inputs.machine_zone import local_now
 from tests.integration.gpu_dev.conftest import System
 from tests.waiting import eventually_sync
 

@@ -28,7 +28,7 @@ from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.nodes import NodeOut
 from reservation_core.contracts.policy import PolicyVerdict, RuleOut, RulesIn
-from reservation_core.domain.policy.limits import Scope
+from reservation_core.domain.policy.nouns import Scope
 from reservation_core.domain.policy.rule_words import scope_text
 
 _REFUSALS = (400, 403, 404, 409, 412, 422)

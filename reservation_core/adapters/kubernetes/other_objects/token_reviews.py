@@ -12,7 +12,8 @@ from reservation_core.adapters.kubernetes.api_server.plain_json import as_mappin
 from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.contracts.sign_in import KubernetesProof
 from reservation_core.domain.errors import ProofRefusedError, SignInRefusedError
-from reservation_core.domain.people.sign_in import ProvedIdentity, SignInMethod
+from reservation_core.domain.people.sign_in import ProvedIdentity
+from reservation_core.domain.statuses import SignInMethod
 from reservation_core.ports.cluster import ClusterUnavailableError
 from reservation_core.ports.people.proofs import CheckedProof, ProofUnavailableError
 

@@ -10,10 +10,9 @@ from sqlalchemy.exc import IntegrityError
 from reservation_core.adapters.postgres.jobs.ledger_constraints import violates
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.errors import LimitExceededError, NameTakenError
-from reservation_core.domain.people.sign_in import SignInMethod
 from reservation_core.domain.people.token_budgets import Budget
 from reservation_core.domain.people.token_scopes import EVERYTHING, TokenReach, in_order
-from reservation_core.domain.statuses import Role, TokenScope
+from reservation_core.domain.statuses import Role, SignInMethod, TokenScope
 from reservation_core.ports.people.identities import Principal, TokenRecord, UserRecord
 
 _TOO_MANY = (

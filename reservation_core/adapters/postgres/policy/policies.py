@@ -11,8 +11,8 @@ from reservation_core.adapters.postgres.connection import direct
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.gpu_use.idle_rules import IdleRule, IdleThen
 from reservation_core.domain.policy.effects import OpenReservation
-from reservation_core.domain.policy.limits import UNLIMITED, Policy, PolicyRule, Relaxation, Rules, Scope
-from reservation_core.domain.policy.nouns import QueueOrder, RuleName
+from reservation_core.domain.policy.limits import UNLIMITED, Policy, PolicyRule, Relaxation, Rules
+from reservation_core.domain.policy.nouns import QueueOrder, RuleName, Scope
 from reservation_core.domain.policy.prices import Money
 from reservation_core.domain.policy.quota_rulings import spent
 from reservation_core.domain.policy.quota_windows import week_start

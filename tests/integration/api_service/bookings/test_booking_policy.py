@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 import httpx
 import pytest
 
-from reservation_core.domain.policy.limits import Relaxation, Rules, Scope
-from reservation_core.domain.policy.nouns import RuleName
+from reservation_core.domain.policy.limits import Relaxation, Rules
+from reservation_core.domain.policy.nouns import RuleName, Scope
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.bookings.calendars import HOUR, add_nodes, asked, at, booked, said
 

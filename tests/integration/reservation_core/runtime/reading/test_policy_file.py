@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from reservation_core.domain.policy.limits import UNLIMITED, Relaxation, Rules, Scope
-from reservation_core.domain.policy.nouns import RuleName
+from reservation_core.domain.policy.limits import UNLIMITED, Relaxation, Rules
+from reservation_core.domain.policy.nouns import RuleName, Scope
 from reservation_core.runtime.reading.policy_file import parse, take_over
 from reservation_core.runtime.settings.error import SettingsError
 from reservation_core.runtime.wiring import Runtime

@@ -8,7 +8,8 @@ import psutil
 import pytest
 
 from reservation_core.domain.planning.standings import BY_AREA, BY_ARRIVAL
-from reservation_core.domain.policy.limits import UNLIMITED, PolicyRule, Rules, Scope
+from reservation_core.domain.policy.limits import UNLIMITED, PolicyRule, Rules
+from reservation_core.domain.policy.nouns import Scope
 from reservation_core.domain.simulation.comparison import Question, Terms, compare
 from reservation_core.runtime.simulation import simulator as simulator_module
 from reservation_core.runtime.simulation.simulator import SimulationLimitError, Simulator, SimulatorBusyError

@@ -6,7 +6,8 @@ from datetime import timedelta
 import pytest
 
 from reservation_core.domain.errors import NotFoundError, NotOfferedError
-from reservation_core.domain.policy.limits import Rules, Scope
+from reservation_core.domain.policy.limits import Rules
+from reservation_core.domain.policy.nouns import Scope
 from reservation_core.domain.statuses import BookingReason, BookingStatus
 from reservation_core.usecases.bookings.cancel import cancel_booking
 from reservation_core.usecases.bookings.waitlist import Waitlist, accept, decline

@@ -10,7 +10,8 @@ from reservation_core.domain.errors import NotFoundError, NotIdleError
 from reservation_core.domain.gpu_use.idle_rules import IdleRule, IdleThen
 from reservation_core.domain.gpu_use.spans import Resolution
 from reservation_core.domain.model import PodPhase
-from reservation_core.domain.policy.limits import UNLIMITED, Rules, Scope
+from reservation_core.domain.policy.limits import UNLIMITED, Rules
+from reservation_core.domain.policy.nouns import Scope
 from reservation_core.domain.statuses import BookingStatus, JobStatus, ReasonCode, Role
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.bookings.waitlist import Waitlist
@@ -46,9 +47,7 @@ class Use:
         """Let time pass; each GPU has samples of this utilisation, but for those named `a1=0.5`; None: no samples."""
         start = self.world.clock.now()
         end = self.world.clock.go_on(minutes * MINUTE)
-        for row in await self.world.sql(
-            "SELECT g.id, n.name || g.index AS it FROM gpus g JOIN nodes n ON n.id = node_id"
-        ):
+        for row in await self.world.sql("SELECT g.id, name || g.index AS it FROM gpus g JOIN nodes n ON n.id = node_id"):
             use = others.get(row.it, utilisation)
             if use is not None:
                 await self.world.sql(_SAMPLES, gpu=row.id, use=round(1000 * use), start=start, end=end)

@@ -8,8 +8,7 @@ import pytest
 
 from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.plan import Waiting
-from reservation_core.domain.policy.limits import Scope
-from reservation_core.domain.policy.nouns import QueueOrder
+from reservation_core.domain.policy.nouns import QueueOrder, Scope
 from reservation_core.domain.statuses import JobStatus, Role
 from reservation_core.ports.people.identities import Principal
 from reservation_core.ports.queues import QueueName

@@ -10,7 +10,7 @@ from reservation_core.contracts.queue_messages import PodOperation
 from reservation_core.domain.errors import NotBookableError
 from reservation_core.domain.jobs.preemption import RENEWED_EVERY, needs_of
 from reservation_core.domain.model import ASKED_WITHIN, PodPhase
-from reservation_core.domain.policy.limits import Scope
+from reservation_core.domain.policy.nouns import Scope
 from reservation_core.domain.statuses import BookingStatus, JobStatus, ReasonCode
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend

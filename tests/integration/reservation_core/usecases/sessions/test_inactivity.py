@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from reservation_core.domain.errors import LimitExceededError
-from reservation_core.domain.policy.limits import UNLIMITED, Policy, PolicyRule, Rules, Scope
+from reservation_core.domain.policy.limits import UNLIMITED, Policy, PolicyRule, Rules
+from reservation_core.domain.policy.nouns import Scope
 from reservation_core.domain.sessions.ways_in import Way
 from reservation_core.domain.statuses import JobStatus
 from reservation_core.runtime.sessions.connections import Connections

@@ -10,7 +10,8 @@ from pod_scheduling.domain.extender.asked_cards import AskedCards
 from pod_scheduling.domain.extender.cards_in_use import CardPod, CardsInUse
 from pod_scheduling.domain.extender.model_usage import UNSEEN, Model, ModelUsage, model_of
 from pod_scheduling.domain.extender.owner_quotas import LedgerHoldings, OwnedPod, OwnerQuotas
-from reservation_core.domain.policy.limits import UNLIMITED, Policy, PolicyRule, Rules, Scope
+from reservation_core.domain.policy.limits import UNLIMITED, Policy, PolicyRule, Rules
+from reservation_core.domain.policy.nouns import Scope
 
 H100, PCIE, T4, BARE = (model_of(label) for label in ("NVIDIA-H100-80GB-HBM3", "NVIDIA-H100-PCIe", "Tesla-T4", ""))
 

@@ -6,7 +6,8 @@ from reservation_core.domain.bookings.card_choice import BookableGpu
 from reservation_core.domain.bookings.nouns import Span, Wanted
 from reservation_core.domain.bookings.refusals import Booker, Judge, rule_on
 from reservation_core.domain.calendar import to_micros
-from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules, Scope
+from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules
+from reservation_core.domain.policy.nouns import Scope
 from reservation_core.domain.policy.rules import UsageView
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -13,8 +13,8 @@ from reservation_core.domain.model import Node
 from reservation_core.domain.plan import Commitment, PlanningSnapshot
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
 from reservation_core.domain.planning.standings import BY_AREA
-from reservation_core.domain.policy.limits import UNLIMITED, Policy, PolicyRule, Relaxation, Rules, Scope
-from reservation_core.domain.policy.nouns import RuleName
+from reservation_core.domain.policy.limits import UNLIMITED, Policy, PolicyRule, Relaxation, Rules
+from reservation_core.domain.policy.nouns import RuleName, Scope
 from reservation_core.domain.request_terms import Share
 from tests.examples import ledger_examples
 from tests.unit.reservation_core.domain.planning.planned_world import MANY

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from reservation_core.contracts.sign_in import AwsProof, KubernetesProof, OidcProof
 from reservation_core.domain.errors import ProofRefusedError
 from reservation_core.domain.people.aws_signed_requests import AwsRules, StsCall, sts_call
-from reservation_core.domain.people.sign_in import SignInMethod
+from reservation_core.domain.statuses import SignInMethod
 
 NOW = datetime(2030, 1, 31, 12, 0, 30, tzinfo=UTC)
 HOST, SERVER = "sts.amazonaws.com", "https://gpus.example.org"

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from reservation_core.domain.errors import ProofRefusedError, SignInRefusedError
 from reservation_core.domain.people.aws_identities import aws_identity
-from reservation_core.domain.people.sign_in import LocalUser, ProvedIdentity, SignInMethod, SignInRule, let_in
-from reservation_core.domain.statuses import Role
+from reservation_core.domain.people.sign_in import LocalUser, ProvedIdentity, SignInRule, let_in
+from reservation_core.domain.statuses import Role, SignInMethod
 
 ACCOUNT = "123456789012"
 ISSUER = "https://issuer.example"

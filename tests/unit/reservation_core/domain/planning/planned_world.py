@@ -10,8 +10,8 @@ from reservation_core.domain.cards.placement_policies import PlacementPolicy
 from reservation_core.domain.model import Node
 from reservation_core.domain.plan import Commitment, PlannedSlot, Start, Waiting
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
-from reservation_core.domain.policy.limits import NO_POLICY, Policy, Scope
-from reservation_core.domain.policy.nouns import RuleName
+from reservation_core.domain.policy.limits import NO_POLICY, Policy
+from reservation_core.domain.policy.nouns import RuleName, Scope
 from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.quota_windows import WEEK, Held, gpu_time, week_start
 from reservation_core.domain.policy.rules import Holding, RuleBreach, RuleRequest, UsageView, check

@@ -15,7 +15,8 @@ from reservation_core.domain.plan import Commitment, Shape
 from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.slot_decisions import SlotSearch, plan_slots
 from reservation_core.domain.planning.start_decisions import plan_starts
-from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules, Scope
+from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules
+from reservation_core.domain.policy.nouns import Scope
 from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.rules import Holding
 from reservation_core.domain.pools import freed_time

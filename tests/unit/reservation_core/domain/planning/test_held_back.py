@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
-from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules, Scope
+from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules
+from reservation_core.domain.policy.nouns import Scope
 from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.rules import Holding
 from reservation_core.domain.statuses import ReservationKind

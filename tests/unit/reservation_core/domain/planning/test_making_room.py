@@ -12,7 +12,8 @@ from reservation_core.domain.planning.planning_picture import Picture
 from reservation_core.domain.planning.slot_decisions import UNUSABLE, plan_slots
 from reservation_core.domain.planning.standings import BY_AREA, Orders
 from reservation_core.domain.planning.start_decisions import plan_starts
-from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules, Scope
+from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules
+from reservation_core.domain.policy.nouns import Scope
 from reservation_core.domain.policy.quota_book import QuotaBook
 from tests.examples import ledger_examples
 from tests.unit.reservation_core.domain.planning.worlds import (

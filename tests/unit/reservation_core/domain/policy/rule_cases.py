@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import HealthCheck
 from hypothesis import strategies as st
 
-from reservation_core.domain.policy.limits import UNLIMITED, PolicyRule, Relaxation, Rules, Scope
-from reservation_core.domain.policy.nouns import RuleName
+from reservation_core.domain.policy.limits import UNLIMITED, PolicyRule, Relaxation, Rules
+from reservation_core.domain.policy.nouns import RuleName, Scope
 from reservation_core.domain.policy.rules import (
     Holding,
     OpenBooking,

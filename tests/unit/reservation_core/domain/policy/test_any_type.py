@@ -3,7 +3,8 @@
 from datetime import timedelta
 
 from reservation_core.domain.policy.any_type import judged
-from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules, Scope
+from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules
+from reservation_core.domain.policy.nouns import Scope
 from reservation_core.domain.policy.rules import RuleRequest, UsageView
 from reservation_core.domain.statuses import ReservationKind
 from tests.unit.reservation_core.domain.planning.worlds import T0

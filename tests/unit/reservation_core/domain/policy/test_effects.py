@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.policy.effects import OpenReservation, affected_by
-from reservation_core.domain.policy.limits import UNLIMITED, Policy, PolicyRule, Rules, Scope
-from reservation_core.domain.policy.nouns import QUOTAS
+from reservation_core.domain.policy.limits import UNLIMITED, Policy, PolicyRule, Rules
+from reservation_core.domain.policy.nouns import QUOTAS, Scope
 from reservation_core.domain.policy.rules import NOTHING_HELD, Holding, OpenBooking, RuleRequest, UsageView, check
 from reservation_core.domain.statuses import ReservationKind
 from tests.examples import examples

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules, Scope
+from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules
+from reservation_core.domain.policy.nouns import Scope
 from reservation_core.domain.policy.prices import (
     PRICE_PATTERN,
     Money,

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reservation_core.domain.plan import Asker, PlacedGpu, PlannedSlot, Start
-from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules, Scope
+from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules
+from reservation_core.domain.policy.nouns import Scope
 from reservation_core.domain.policy.quota_rulings import QuotaRuling, counts_hours, limits_starts, spent
 from reservation_core.domain.policy.rules import Holding
 from reservation_core.domain.statuses import ReasonCode, ReservationKind

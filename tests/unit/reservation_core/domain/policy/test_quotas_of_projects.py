@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from reservation_core.domain.calendar import length_micros, to_micros
 from reservation_core.domain.plan import Asker, Waiting
-from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules, Scope
+from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules
+from reservation_core.domain.policy.nouns import Scope
 from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.quota_meters import Amount
 from reservation_core.domain.policy.quota_windows import Held, peak

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from reservation_core.domain.policy.limits import UNLIMITED, Limit, Policy, PolicyRule, Relaxation, Rules, Scope
-from reservation_core.domain.policy.nouns import RuleName
+from reservation_core.domain.policy.limits import UNLIMITED, Limit, Policy, PolicyRule, Relaxation, Rules
+from reservation_core.domain.policy.nouns import RuleName, Scope
 from reservation_core.domain.policy.quota_windows import week_start, whole_minute
 from reservation_core.domain.policy.rules import (
     NOTHING_HELD,

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 from hypothesis import example, given
 
-from reservation_core.domain.policy.limits import UNLIMITED, Policy, PolicyRule, Rules, Scope
-from reservation_core.domain.policy.nouns import RuleName
+from reservation_core.domain.policy.limits import UNLIMITED, Policy, PolicyRule, Rules
+from reservation_core.domain.policy.nouns import RuleName, Scope
 from reservation_core.domain.policy.rules import (
     Holding,
     RuleBreach,

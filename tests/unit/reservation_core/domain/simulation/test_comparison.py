@@ -6,7 +6,8 @@ import pytest
 
 from reservation_core.domain.bookings.nouns import Span, Wanted
 from reservation_core.domain.planning.standings import BY_ARRIVAL
-from reservation_core.domain.policy.limits import PolicyRule, Rules, Scope
+from reservation_core.domain.policy.limits import PolicyRule, Rules
+from reservation_core.domain.policy.nouns import Scope
 from reservation_core.domain.simulation.answer_words import answer_text, change_text, table, wait_text
 from reservation_core.domain.simulation.comparison import (
     POINTS,

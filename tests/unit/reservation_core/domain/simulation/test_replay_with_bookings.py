@@ -11,7 +11,8 @@ from reservation_core.domain.bookings.nouns import Span, Wanted
 from reservation_core.domain.plan import Commitment, PlanningSnapshot
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
 from reservation_core.domain.planning.standings import BY_AREA, BY_ARRIVAL, Orders
-from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules, Scope
+from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules
+from reservation_core.domain.policy.nouns import Scope
 from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.quota_rulings import spent
 from reservation_core.domain.policy.quota_windows import WEEK, Held, gpu_time, peak, week_start, weeks_of

@@ -5,8 +5,7 @@ from pathlib import Path
 import pydantic
 import pytest
 
-from reservation_core.domain.people.sign_in import SignInMethod
-from reservation_core.domain.statuses import Role
+from reservation_core.domain.statuses import Role, SignInMethod
 from reservation_core.runtime.reading import sign_in_file
 from reservation_core.runtime.reading.sign_in_file import parse, read_sign_in_file
 from reservation_core.runtime.settings.auth import AuthSettings

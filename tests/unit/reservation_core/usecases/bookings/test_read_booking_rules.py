@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from reservation_core.domain.bookings.card_choice import BookableGpu
 from reservation_core.domain.bookings.nouns import Span, Wanted
 from reservation_core.domain.bookings.refusals import Booker, Judge, slots_near
-from reservation_core.domain.policy.limits import NO_POLICY, Policy, PolicyRule, Relaxation, Rules, Scope
+from reservation_core.domain.policy.limits import NO_POLICY, Policy, PolicyRule, Relaxation, Rules
 from reservation_core.domain.policy.membership import not_in_project
-from reservation_core.domain.policy.nouns import RuleName
+from reservation_core.domain.policy.nouns import RuleName, Scope
 from reservation_core.domain.policy.rules import Holding, UsageView
 from reservation_core.domain.statuses import ReservationKind
 from tests.examples import examples

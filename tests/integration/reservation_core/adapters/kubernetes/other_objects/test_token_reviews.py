@@ -12,7 +12,7 @@ from reservation_core.adapters.kubernetes.api_server.retries import Transport
 from reservation_core.adapters.kubernetes.other_objects.token_reviews import TokenReviews
 from reservation_core.contracts.sign_in import KubernetesProof
 from reservation_core.domain.errors import ProofRefusedError, SignInRefusedError
-from reservation_core.domain.people.sign_in import SignInMethod
+from reservation_core.domain.statuses import SignInMethod
 from reservation_core.ports.people.proofs import ProofUnavailableError
 from tests.kubernetes.api_server import ApiServer
 

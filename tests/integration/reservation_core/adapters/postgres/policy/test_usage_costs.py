@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from reservation_core.adapters.postgres.policy.usage import Usage
-from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules, Scope
-from reservation_core.domain.policy.nouns import UsageBy
+from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules
+from reservation_core.domain.policy.nouns import Scope, UsageBy
 from reservation_core.domain.policy.prices import Money, exact_amount
 from reservation_core.domain.policy.usage import UsageReport
 from tests.integration.reservation_core.adapters.postgres.policy.test_usage import Ledger, overlap

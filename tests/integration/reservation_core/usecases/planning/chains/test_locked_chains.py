@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from reservation_core.domain.jobs.asked_dependencies import DependencyWhen
-from reservation_core.domain.policy.limits import Scope
+from reservation_core.domain.policy.nouns import Scope
 from reservation_core.usecases.planning.planner import Planner
 from tests.database.sql import sql
 from tests.integration.reservation_core.usecases.booking_world import BookingWorld

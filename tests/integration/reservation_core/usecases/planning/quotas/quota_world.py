@@ -1,7 +1,8 @@
 """Rules, ends of jobs and passes of the planner for tests of quotas."""
 
 from reservation_core.domain.model import PodPhase
-from reservation_core.domain.policy.limits import Rules, Scope
+from reservation_core.domain.policy.limits import Rules
+from reservation_core.domain.policy.nouns import Scope
 from reservation_core.domain.statuses import JobStatus
 from reservation_core.usecases.planning.planner import Planner
 from tests.integration.reservation_core.usecases.booking_world import MINUTE, BookingWorld

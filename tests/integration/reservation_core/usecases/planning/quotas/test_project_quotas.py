@@ -9,7 +9,7 @@ import pytest
 from reservation_core.contracts.bookings import BookingCreate
 from reservation_core.domain.errors import NotBookableError, NotPermittedError
 from reservation_core.domain.model import PodPhase, Reason
-from reservation_core.domain.policy.limits import Scope
+from reservation_core.domain.policy.nouns import Scope
 from reservation_core.domain.statuses import JobStatus, ReasonCode
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.bookings.book import book

@@ -8,8 +8,8 @@ import pytest
 
 from reservation_core.contracts.bookings import BookingCreate
 from reservation_core.domain.errors import NotBookableError
-from reservation_core.domain.policy.limits import Relaxation, Rules, Scope
-from reservation_core.domain.policy.nouns import RuleName
+from reservation_core.domain.policy.limits import Relaxation, Rules
+from reservation_core.domain.policy.nouns import RuleName, Scope
 from reservation_core.domain.statuses import JobStatus
 from reservation_core.usecases.bookings.book import book
 from reservation_core.usecases.planning.planner import Planner

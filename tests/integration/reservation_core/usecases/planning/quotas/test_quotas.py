@@ -7,8 +7,8 @@ import pytest
 
 from reservation_core.contracts.bookings import BookingCreate
 from reservation_core.domain.errors import NotPermittedError
-from reservation_core.domain.policy.limits import NO_POLICY, Scope
-from reservation_core.domain.policy.nouns import QueueOrder
+from reservation_core.domain.policy.limits import NO_POLICY
+from reservation_core.domain.policy.nouns import QueueOrder, Scope
 from reservation_core.domain.statuses import JobStatus, ReasonCode
 from reservation_core.usecases.bookings.book import book
 from reservation_core.usecases.jobs.cancel import cancel

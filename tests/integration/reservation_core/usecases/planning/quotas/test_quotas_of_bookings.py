@@ -7,8 +7,8 @@ import pytest
 
 from reservation_core.contracts.bookings import BookingChange
 from reservation_core.domain.errors import NotBookableError
-from reservation_core.domain.policy.limits import Relaxation, Scope
-from reservation_core.domain.policy.nouns import RuleName
+from reservation_core.domain.policy.limits import Relaxation
+from reservation_core.domain.policy.nouns import RuleName, Scope
 from reservation_core.domain.statuses import JobStatus
 from reservation_core.usecases.bookings.change import change_booking
 from tests.clocks import START

@@ -21,7 +21,8 @@ from reservation_core.domain.planning.request_verdicts import (
 )
 from reservation_core.domain.planning.slot_decisions import plan_slots
 from reservation_core.domain.planning.start_decisions import plan_starts
-from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules, Scope
+from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules
+from reservation_core.domain.policy.nouns import Scope
 from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.rules import Holding, RuleBreach
 from reservation_core.domain.statuses import RequestVerdict, ReservationKind

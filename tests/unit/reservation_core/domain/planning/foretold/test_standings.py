@@ -17,8 +17,8 @@ from reservation_core.domain.planning.standings import (
     orders_of,
     standing,
 )
-from reservation_core.domain.policy.limits import NO_POLICY, Policy, PolicyRule, Rules, Scope
-from reservation_core.domain.policy.nouns import QueueOrder
+from reservation_core.domain.policy.limits import NO_POLICY, Policy, PolicyRule, Rules
+from reservation_core.domain.policy.nouns import QueueOrder, Scope
 from tests.examples import examples
 from tests.unit.reservation_core.domain.planning.worlds import T0
 
