@@ -47,7 +47,7 @@ class Use:
         """Let time pass; each GPU has samples of this utilisation, but for those named `a1=0.5`; None: no samples."""
         start = self.world.clock.now()
         end = self.world.clock.go_on(minutes * MINUTE)
-        for row in await self.world.sql("SELECT g.id, name || g.index AS it FROM gpus g JOIN nodes n ON n.id = node_id"):
+        for row in await self.world.sql("SELECT g.id, name || index AS it FROM gpus g JOIN nodes n ON n.id = node_id"):
             use = others.get(row.it, utilisation)
             if use is not None:
                 await self.world.sql(_SAMPLES, gpu=row.id, use=round(1000 * use), start=start, end=end)
