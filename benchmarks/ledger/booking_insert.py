@@ -22,7 +22,8 @@ from reservation_core.adapters.postgres.connection.engine import open_engine
 from reservation_core.adapters.postgres.connection.queues import open_client
 from reservation_core.adapters.postgres.connection.wakeups import PostgresWakeups
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWorkFactory
-from reservation_core.domain.bookings.nouns import Booking, ChosenGpu, Span, Wanted, Why
+from reservation_core.domain.bookings.asked_slots import Span
+from reservation_core.domain.bookings.nouns import Booking, ChosenGpu, Wanted, Why
 from reservation_core.domain.statuses import BookingReason, BookingStatus
 from reservation_core.ports.bookings.bookings import NewBooking
 

@@ -2,9 +2,8 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
     from gpu_dev.client import GpuDevClient
 
 
-@dataclass(frozen=True, slots=True)
-class SyncedFolder:
+class SyncedFolder(NamedTuple):
     """What the options say: a folder to send, if any, and paths to bring back into it or the current folder."""
 
     root: Path | None

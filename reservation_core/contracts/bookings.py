@@ -22,8 +22,7 @@ from reservation_core.contracts.base import (
     with_example,
 )
 from reservation_core.contracts.jobs import Workload, WorkloadSpec
-from reservation_core.domain.bookings.asked_slots import slot_faults, time_faults
-from reservation_core.domain.bookings.nouns import Span
+from reservation_core.domain.bookings.asked_slots import Span, slot_faults, time_faults
 from reservation_core.domain.bookings.recurrences import Occurrence, RecurrenceError, asked_dates
 from reservation_core.domain.statuses import BookingReason, BookingStatus, RequestVerdict
 from reservation_core.domain.wall_times import WALL_TIME, instant_of, read_time, zone_of

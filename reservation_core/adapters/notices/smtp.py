@@ -9,7 +9,7 @@ from email.utils import format_datetime
 import aiosmtplib
 
 from reservation_core.adapters.notices.security import SmtpSecurity
-from reservation_core.domain.notices.kinds import Notice
+from reservation_core.domain.notices.messages import Notice
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.people.notices import Destination, NotDeliveredError, UndeliverableError
 

@@ -16,7 +16,7 @@ from reservation_core.adapters.notices.guarded_network import GuardedNetwork, Re
 from reservation_core.adapters.notices.signing import DELIVERY_HEADER, SIGNATURE_HEADER, signature
 from reservation_core.contracts.notices import NoticeBody, ReservationInNotice
 from reservation_core.domain.network.egress import EgressRules
-from reservation_core.domain.notices.kinds import Notice
+from reservation_core.domain.notices.messages import Notice
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.people.notices import Destination, NotDeliveredError, UndeliverableError
 

@@ -1,12 +1,24 @@
-"""Bounds of slots, and faults in the times of a request for one, field by field."""
+"""Slots and their bounds, and faults in the times of a request for one, field by field."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from reservation_core.domain.wall_times import WallTimeError, instant_of, read_time, zone_of
 
 LONGEST_BOOKING = timedelta(days=90)
 FARTHEST_START = timedelta(days=400)
 """How far ahead a booking may begin, regardless of the policy."""
+
+
+class Span(NamedTuple):
+    """[start, end)."""
+
+    start: datetime
+    end: datetime
+
+    @property
+    def length(self) -> timedelta:
+        return self.end - self.start
 
 
 def slot_faults(start: str, end: str | None, duration: timedelta | None, time_zone: str | None) -> list[str]:

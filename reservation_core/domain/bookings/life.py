@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import assert_never
 
+from reservation_core.domain.bookings.asked_slots import Span
 from reservation_core.domain.bookings.changes import (
     Accepted,
     BeginsLater,
@@ -36,7 +37,7 @@ from reservation_core.domain.bookings.changes import (
     WaitRanOut,
     WorkloadRefused,
 )
-from reservation_core.domain.bookings.nouns import FINAL_BOOKINGS, Booking, Span, Why
+from reservation_core.domain.bookings.nouns import FINAL_BOOKINGS, Booking, Why
 from reservation_core.domain.bookings.warnings import warns_of_no_show_at
 from reservation_core.domain.changes import SYSTEM, Record, WakePlanner
 from reservation_core.domain.errors import AlreadyFinalError, NotOfferedError

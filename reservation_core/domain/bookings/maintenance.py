@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import assert_never
 
-from reservation_core.domain.bookings.nouns import Booking, Span, Why
+from reservation_core.domain.bookings.asked_slots import Span
+from reservation_core.domain.bookings.nouns import Booking, Why
 from reservation_core.domain.bookings.windows import Fate, WindowStatus
 from reservation_core.domain.changes import SYSTEM
 from reservation_core.domain.errors import AlreadyFinalError, CalendarConflictError

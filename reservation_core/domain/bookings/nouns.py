@@ -4,8 +4,9 @@ Times are timezone-aware UTC datetimes of whole minutes, ranges are half-open.
 """
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
+from reservation_core.domain.bookings.asked_slots import Span
 from reservation_core.domain.model import AllocatedGpu, PodWorkload
 from reservation_core.domain.request_terms import Share
 from reservation_core.domain.statuses import BookingReason, BookingStatus
@@ -35,18 +36,6 @@ class Wanted:
     nodes: int = 1
     gpu_type: str | None = None
     node: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """[start, end)."""
-
-    start: datetime
-    end: datetime
-
-    @property
-    def length(self) -> timedelta:
-        return self.end - self.start
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,7 @@ from itertools import islice
 
 from dateutil.rrule import rrulestr
 
-from reservation_core.domain.bookings.asked_slots import FARTHEST_START
-from reservation_core.domain.bookings.nouns import Span
+from reservation_core.domain.bookings.asked_slots import FARTHEST_START, Span
 from reservation_core.domain.wall_times import NoSuchLocalTimeError, in_zone, instant_of, read_time, zone_of
 
 MAX_OCCURRENCES = 366

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from reservation_core.domain.bookings.asked_slots import FARTHEST_START, LONGEST_BOOKING
+from reservation_core.domain.bookings.asked_slots import FARTHEST_START, LONGEST_BOOKING, Span
 from reservation_core.domain.bookings.card_choice import BookableGpu, choose, never_bookable
-from reservation_core.domain.bookings.nouns import ChosenGpu, Span, Wanted
+from reservation_core.domain.bookings.nouns import ChosenGpu, Wanted
 from reservation_core.domain.bookings.slot_search import nearest_slots
 from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.policy.limits import Policy

@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime, timedelta
 from itertools import accumulate, chain, islice
 
+from reservation_core.domain.bookings.asked_slots import Span
 from reservation_core.domain.bookings.card_choice import BookableGpu, by_node
-from reservation_core.domain.bookings.nouns import FreeSlot, Span, Wanted
+from reservation_core.domain.bookings.nouns import FreeSlot, Wanted
 from reservation_core.domain.calendar import (
     Range,
     length_micros,

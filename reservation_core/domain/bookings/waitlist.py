@@ -13,9 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from reservation_core.domain.bookings.asked_slots import Span
 from reservation_core.domain.bookings.card_choice import BookableGpu, choose
 from reservation_core.domain.bookings.free_cards import FreedTimes, FreeGpus
-from reservation_core.domain.bookings.nouns import Span, Wanted
+from reservation_core.domain.bookings.nouns import Wanted
 from reservation_core.domain.calendar import to_micros
 
 

@@ -8,7 +8,8 @@ from typing import Any, Literal, assert_never
 
 from reservation_core.domain.event_kinds import BookingEventKind, JobEventKind, PodEventKind
 from reservation_core.domain.gpu_use.health_words import gpu_words, job_gpu_words
-from reservation_core.domain.notices.kinds import Notice, NoticedEvent, NoticeKind, NotifiedReservation, one_line
+from reservation_core.domain.notices.kinds import NoticeKind
+from reservation_core.domain.notices.messages import Notice, NoticedEvent, NotifiedReservation, one_line
 from reservation_core.domain.policy.usage_digest import digest_words
 from reservation_core.domain.short_durations import in_words
 from reservation_core.domain.time_words import range_words, time_words, with_time_words

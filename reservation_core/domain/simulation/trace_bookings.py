@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from reservation_core.domain.bookings.asked_slots import Span
 from reservation_core.domain.bookings.card_choice import BookableGpu, choose
-from reservation_core.domain.bookings.nouns import Span, Wanted
+from reservation_core.domain.bookings.nouns import Wanted
 from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.plan import Commitment
 from reservation_core.domain.pools.pool import Pool

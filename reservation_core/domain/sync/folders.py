@@ -6,9 +6,8 @@ file system. Only the standard library is imported: jobs read lists with nothing
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from unicodedata import category, normalize
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
@@ -30,8 +29,7 @@ class EntryKind(StrEnum):
     FOLDER = "folder"
 
 
-@dataclass(frozen=True, slots=True)
-class FolderEntry:
+class FolderEntry(NamedTuple):
     """One entry. A file has its `size`, the digests of its `chunks`, and the executable bit; a link has a `target`."""
 
     path: str

@@ -1,8 +1,7 @@
 """What a job gets before its start, and what comes back after its end."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from reservation_core.domain.sync.folders import FolderEntry, fault_of_path, is_of_git
 
@@ -14,8 +13,7 @@ HERE: Final = "."
 """The path of the whole folder."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobSync:
+class JobSync(NamedTuple):
     """The digest of the owner's folder that a job begins with, if any, and the paths in it that are kept at its end."""
 
     folder: str | None

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from reservation_core.domain.bookings.nouns import Booking, ChosenGpu, Span
+from reservation_core.domain.bookings.asked_slots import Span
+from reservation_core.domain.bookings.nouns import Booking, ChosenGpu
 from reservation_core.domain.statuses import BookingStatus, ReservationKind
 
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from reservation_core.domain.notices.kinds import Notice, NoticeChannel, NoticeKind, TargetStatus
+from reservation_core.domain.notices.kinds import NoticeChannel, NoticeKind, TargetStatus
+from reservation_core.domain.notices.messages import Notice
 
 Preferences = dict[NoticeKind, frozenset[NoticeChannel]]
 """The channels of each kind of notification."""

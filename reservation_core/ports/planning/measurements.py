@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from reservation_core.domain.bookings.nouns import Span, Wanted
+from reservation_core.domain.bookings.asked_slots import Span
+from reservation_core.domain.bookings.nouns import Wanted
 from reservation_core.domain.model import Preemption
 from reservation_core.domain.statuses import JobStatus, ReservationKind
 

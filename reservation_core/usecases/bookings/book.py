@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.bookings import BookingCreate
-from reservation_core.domain.bookings.asked_slots import FARTHEST_START
+from reservation_core.domain.bookings.asked_slots import FARTHEST_START, Span
 from reservation_core.domain.bookings.card_choice import BookableGpu, bookable
-from reservation_core.domain.bookings.nouns import Booking, ChosenGpu, Span, Wanted, Why
+from reservation_core.domain.bookings.nouns import Booking, ChosenGpu, Wanted, Why
 from reservation_core.domain.bookings.refusals import (
     Booker,
     Judge,

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.contracts.bookings import BookingCreate, Recurrence
-from reservation_core.domain.bookings.asked_slots import FARTHEST_START
+from reservation_core.domain.bookings.asked_slots import FARTHEST_START, Span
 from reservation_core.domain.bookings.card_choice import BookableGpu, bookable, with_booked
-from reservation_core.domain.bookings.nouns import Booking, Span, Wanted
+from reservation_core.domain.bookings.nouns import Booking, Wanted
 from reservation_core.domain.bookings.recurrences import Occurrence
 from reservation_core.domain.bookings.refusals import (
     Booker,

@@ -5,8 +5,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
+from reservation_core.domain.bookings.asked_slots import Span
 from reservation_core.domain.bookings.card_choice import SLACK, BookableGpu, bookable
-from reservation_core.domain.bookings.nouns import Span, Wanted
+from reservation_core.domain.bookings.nouns import Wanted
 from reservation_core.domain.bookings.refusals import Booker, Judge, this_minute
 from reservation_core.domain.errors import UnknownCallerError
 from reservation_core.domain.policy.membership import not_in_project

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
+from reservation_core.domain.bookings.asked_slots import Span
 from reservation_core.domain.bookings.card_choice import BookableGpu, by_node, choose
-from reservation_core.domain.bookings.nouns import ChosenGpu, Span, Wanted
+from reservation_core.domain.bookings.nouns import ChosenGpu, Wanted
 from reservation_core.domain.bookings.refusals import Judge, from_now, permitted, rule_on
 from reservation_core.domain.calendar import is_free_during, length_micros, to_moment
 from reservation_core.domain.changes import GpusNeeded

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.contracts.maintenance import MaintenanceCreate
+from reservation_core.domain.bookings.asked_slots import Span
 from reservation_core.domain.bookings.maintenance import (
     Affected,
     GpuAddress,
@@ -18,7 +19,7 @@ from reservation_core.domain.bookings.maintenance import (
     job_fate,
     taken_back,
 )
-from reservation_core.domain.bookings.nouns import Booking, Span
+from reservation_core.domain.bookings.nouns import Booking
 from reservation_core.domain.bookings.windows import LONGEST_WINDOW, Fate, WindowStatus
 from reservation_core.domain.changes import SYSTEM, DrainBefore, Record
 from reservation_core.domain.errors import CalendarConflictError, LimitExceededError, NotFoundError

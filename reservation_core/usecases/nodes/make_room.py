@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
+from reservation_core.domain.bookings.asked_slots import Span
 from reservation_core.domain.bookings.card_choice import BookableGpu, choose
 from reservation_core.domain.bookings.changes import BeginsLater, BookingEvent, CutShort, MovedAway
 from reservation_core.domain.bookings.life import decide
@@ -19,7 +20,7 @@ from reservation_core.domain.bookings.maintenance import (
     rest_of,
     split_booking,
 )
-from reservation_core.domain.bookings.nouns import Booking, ChosenGpu, Span
+from reservation_core.domain.bookings.nouns import Booking, ChosenGpu
 from reservation_core.domain.bookings.refusals import from_now, this_minute
 from reservation_core.domain.bookings.windows import Fate
 from reservation_core.domain.calendar import merge, to_micros

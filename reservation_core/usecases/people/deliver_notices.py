@@ -14,7 +14,8 @@ import pydantic
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.contracts.notices import NoticeMessage
-from reservation_core.domain.notices.kinds import NO_MAIL, Notice, trial_notice, verification_notice
+from reservation_core.domain.notices.kinds import NO_MAIL
+from reservation_core.domain.notices.messages import Notice, trial_notice, verification_notice
 from reservation_core.domain.notices.words import notice_of
 from reservation_core.ports.clock import Clock
 from reservation_core.ports.people.notices import Destination, NotDeliveredError, NoticeSenders, UndeliverableError

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
-from reservation_core.domain.bookings.nouns import Span
+from reservation_core.domain.bookings.asked_slots import Span
 from reservation_core.domain.bookings.refusals import this_minute, timing
 from reservation_core.domain.errors import ForbiddenError, NotFoundError
 from reservation_core.domain.policy.any_type import judged

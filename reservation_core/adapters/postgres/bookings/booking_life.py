@@ -13,9 +13,10 @@ from reservation_core.adapters.postgres.jobs.ledger_constraints import CALENDAR_
 from reservation_core.adapters.postgres.jobs.reservations import WriteConflictError
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.contracts.queue_messages import JobMessage
+from reservation_core.domain.bookings.asked_slots import Span
 from reservation_core.domain.bookings.changes import DecidedBookingChange, GiveBack, HoldGpus
 from reservation_core.domain.bookings.due_changes import BookingFacts, BookingRules
-from reservation_core.domain.bookings.nouns import OPEN_BOOKINGS, Booking, Span, Wanted
+from reservation_core.domain.bookings.nouns import OPEN_BOOKINGS, Booking, Wanted
 from reservation_core.domain.bookings.waitlist import WaitingRequest
 from reservation_core.domain.changes import Record, WakePlanner
 from reservation_core.domain.errors import CalendarConflictError

@@ -7,7 +7,8 @@ from sqlalchemy import Row
 
 from reservation_core.adapters.postgres.rows import share_of, workload_document, workload_of
 from reservation_core.adapters.postgres.sealing import Sealing
-from reservation_core.domain.bookings.nouns import Booking, Span, Wanted, Why
+from reservation_core.domain.bookings.asked_slots import Span
+from reservation_core.domain.bookings.nouns import Booking, Wanted, Why
 from reservation_core.domain.event_kinds import BookingEventKind
 from reservation_core.domain.model import AllocatedGpu
 from reservation_core.domain.request_terms import Share

@@ -18,10 +18,10 @@ from reservation_core.adapters.postgres.jobs.reservations import WriteConflictEr
 from reservation_core.adapters.postgres.nodes.node_links import node_links
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
-from reservation_core.domain.bookings.asked_slots import LONGEST_BOOKING
+from reservation_core.domain.bookings.asked_slots import LONGEST_BOOKING, Span
 from reservation_core.domain.bookings.busy_ranges import BusyRanges
 from reservation_core.domain.bookings.card_choice import LedgerGpu
-from reservation_core.domain.bookings.nouns import Booking, Span
+from reservation_core.domain.bookings.nouns import Booking
 from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.event_kinds import BookingEventKind
 from reservation_core.domain.statuses import BookingStatus, ReservationKind

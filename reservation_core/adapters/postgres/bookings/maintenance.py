@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from reservation_core.adapters.postgres.bookings.bookings import is_lost_race
 from reservation_core.adapters.postgres.jobs.reservations import WriteConflictError
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
+from reservation_core.domain.bookings.asked_slots import Span
 from reservation_core.domain.bookings.maintenance import (
     Affected,
     CoveredRow,
@@ -19,7 +20,6 @@ from reservation_core.domain.bookings.maintenance import (
     Window,
     WindowChange,
 )
-from reservation_core.domain.bookings.nouns import Span
 from reservation_core.domain.bookings.windows import Fate, WindowStatus
 from reservation_core.domain.changes import SYSTEM, Record
 from reservation_core.domain.errors import CalendarConflictError

@@ -9,7 +9,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from reservation_core.adapters.postgres.sealing import PLAIN, Sealing, UnreadableError
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.errors import LimitExceededError
-from reservation_core.domain.notices.kinds import NoticeChannel, NoticedEvent, NoticeKind, NotifiedReservation
+from reservation_core.domain.notices.kinds import NoticeChannel, NoticeKind
+from reservation_core.domain.notices.messages import NoticedEvent, NotifiedReservation
 from reservation_core.ports.people.notices import (
     Destination,
     NewTarget,

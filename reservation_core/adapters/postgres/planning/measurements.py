@@ -4,8 +4,8 @@ from datetime import datetime, timedelta
 
 from reservation_core.adapters.postgres.rows import preemption_terms
 from reservation_core.adapters.postgres.statement_runner import StatementRunner
-from reservation_core.domain.bookings.asked_slots import LONGEST_BOOKING
-from reservation_core.domain.bookings.nouns import Span, Wanted
+from reservation_core.domain.bookings.asked_slots import LONGEST_BOOKING, Span
+from reservation_core.domain.bookings.nouns import Wanted
 from reservation_core.domain.jobs.promises import SLACK
 from reservation_core.domain.statuses import FINAL_STATUSES, BookingStatus, JobStatus, ReservationKind
 from reservation_core.ports.planning.measurements import (

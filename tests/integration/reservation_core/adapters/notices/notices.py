@@ -2,7 +2,8 @@
 
 from datetime import UTC, datetime
 
-from reservation_core.domain.notices.kinds import Notice, NoticeChannel, NotifiedReservation
+from reservation_core.domain.notices.kinds import NoticeChannel
+from reservation_core.domain.notices.messages import Notice, NotifiedReservation
 from reservation_core.ports.people.notices import Destination, NoticeTarget
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)

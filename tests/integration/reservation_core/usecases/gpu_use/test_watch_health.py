@@ -15,7 +15,8 @@ from reservation_core.adapters.local.gpu_use.nvml_sampler import NvmlSampler
 from reservation_core.domain.errors import ForbiddenError, NotFoundError
 from reservation_core.domain.gpu_use.gpu_errors import ERRORS_KEPT, QuarantineRule
 from reservation_core.domain.gpu_use.gpu_speeds import SLICE, SpeedTally
-from reservation_core.domain.notices.kinds import Notice, NoticeChannel
+from reservation_core.domain.notices.kinds import NoticeChannel
+from reservation_core.domain.notices.messages import Notice
 from reservation_core.domain.statuses import JobStatus, Role
 from reservation_core.ports.nodes.inventory import NodeView
 from reservation_core.ports.people.identities import Principal

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from reservation_core.domain.bookings.nouns import Span
+from reservation_core.domain.bookings.asked_slots import Span
 from reservation_core.domain.bookings.windows import Fate
 from reservation_core.domain.errors import (
     CalendarConflictError,

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from reservation_core.domain.bookings.nouns import Span
+from reservation_core.domain.bookings.asked_slots import Span
 from reservation_core.domain.bookings.windows import Fate
 from reservation_core.domain.statuses import BookingReason, BookingStatus
 from reservation_core.usecases.bookings.cancel import cancel_booking

@@ -13,7 +13,8 @@ from reservation_core.contracts.bookings import BookingChange
 from reservation_core.contracts.notices import NoticeMessage
 from reservation_core.domain.changes import CancelRequested
 from reservation_core.domain.jobs.lifecycle import decide
-from reservation_core.domain.notices.kinds import Notice, NoticeChannel, NoticeKind, TargetStatus
+from reservation_core.domain.notices.kinds import NoticeChannel, NoticeKind, TargetStatus
+from reservation_core.domain.notices.messages import Notice
 from reservation_core.domain.notices.words import notice_of
 from reservation_core.ports.people.notices import Destination, NotDeliveredError, NoticeTarget, UndeliverableError
 from reservation_core.ports.queues import (

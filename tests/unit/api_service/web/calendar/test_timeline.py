@@ -18,8 +18,8 @@ from api_service.web.calendar.timeline_query import TimelineQuery, read_query
 from api_service.web.calendar.timeline_rows import By, Row, page_of, rows_of, usual_rows
 from api_service.web.calendar.timeline_table import columns, table
 from api_service.web.calendar.timeline_window import DayWindow, TimelineScale, window_of
+from reservation_core.domain.bookings.asked_slots import Span
 from reservation_core.domain.bookings.card_choice import BookableGpu
-from reservation_core.domain.bookings.nouns import Span
 from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.statuses import ReservationKind, Role
 from reservation_core.ports.bookings.bookings import CalendarEntry

@@ -11,7 +11,7 @@ from api_service.web.calendar.timeline_merging import MOST_APART, draw_merged, m
 from api_service.web.calendar.timeline_rows import By, rows_of
 from api_service.web.calendar.timeline_table import columns, table
 from api_service.web.calendar.timeline_window import TimelineScale, window_of
-from reservation_core.domain.bookings.nouns import Span
+from reservation_core.domain.bookings.asked_slots import Span
 from reservation_core.domain.statuses import ReservationKind
 from reservation_core.ports.bookings.bookings import CalendarEntry, MergedEntries
 from tests.unit.api_service.web.calendar.test_timeline import ALICE, BERLIN, HOUR, NOW, card, entry

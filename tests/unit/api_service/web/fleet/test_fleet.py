@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from api_service.web.fleet.card_tiles import OUT_OF_USE, TileState, state_of
 from api_service.web.fleet.fleet import FleetPicture, counts, fleet_of, openings_of, with_openings
-from reservation_core.domain.bookings.nouns import FreeSlot, Span
+from reservation_core.domain.bookings.asked_slots import Span
+from reservation_core.domain.bookings.nouns import FreeSlot
 from reservation_core.domain.statuses import GpuState
 from reservation_core.ports.nodes.cards_now import GpuNow, NodeNow
 from tests.unit.api_service.web.fleet.fleets import ADA, BOB, HOUR, NOW, card, hold, node

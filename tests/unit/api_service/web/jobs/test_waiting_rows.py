@@ -19,8 +19,8 @@ from api_service.web.jobs.waiting_rows import (
     choose_rows,
     draw_row,
 )
+from reservation_core.domain.bookings.asked_slots import Span
 from reservation_core.domain.bookings.card_choice import BookableGpu
-from reservation_core.domain.bookings.nouns import Span
 from reservation_core.domain.calendar import Range, to_micros
 from reservation_core.domain.statuses import ReservationKind
 from reservation_core.ports.bookings.bookings import CalendarEntry

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from reservation_core.domain.bookings.asked_slots import Span
 from reservation_core.domain.bookings.changes import (
     DecidedBookingChange,
     Offered,
@@ -10,7 +11,7 @@ from reservation_core.domain.bookings.changes import (
 )
 from reservation_core.domain.bookings.due_changes import BookingFacts, BookingRules, advance
 from reservation_core.domain.bookings.life import transition
-from reservation_core.domain.bookings.nouns import Booking, ChosenGpu, Span, Wanted, Why
+from reservation_core.domain.bookings.nouns import Booking, ChosenGpu, Wanted, Why
 from reservation_core.domain.changes import Record
 from reservation_core.domain.statuses import BookingReason, BookingStatus
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from reservation_core.domain.bookings.asked_slots import Span
 from reservation_core.domain.bookings.changes import (
     Cancelled,
     CutShort,
@@ -17,7 +18,6 @@ from reservation_core.domain.bookings.changes import (
 )
 from reservation_core.domain.bookings.due_changes import BookingFacts, advance, due
 from reservation_core.domain.bookings.life import transition
-from reservation_core.domain.bookings.nouns import Span
 from reservation_core.domain.changes import Record
 from reservation_core.domain.errors import AlreadyFinalError
 from reservation_core.domain.model import PodWorkload

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reservation_core.domain.bookings.asked_slots import Span
 from reservation_core.domain.bookings.card_choice import (
     SOON,
     BookableGpu,
@@ -17,7 +18,7 @@ from reservation_core.domain.bookings.card_choice import (
     never_bookable,
     with_booked,
 )
-from reservation_core.domain.bookings.nouns import ChosenGpu, Span, Wanted
+from reservation_core.domain.bookings.nouns import ChosenGpu, Wanted
 from reservation_core.domain.bookings.slot_search import free_counts, free_slots, nearest_slots
 from reservation_core.domain.calendar import merge, to_micros
 from reservation_core.domain.cards.link_words import read_links

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.bookings.nouns import Span
+from reservation_core.domain.bookings.asked_slots import Span
 from reservation_core.domain.bookings.recurrences import MAX_OCCURRENCES, Occurrence, RecurrenceError, occurrences
 from reservation_core.domain.wall_times import in_zone
 from tests.examples import examples

@@ -2,8 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
+from reservation_core.domain.bookings.asked_slots import Span
 from reservation_core.domain.bookings.card_choice import BookableGpu
-from reservation_core.domain.bookings.nouns import Span, Wanted
+from reservation_core.domain.bookings.nouns import Wanted
 from reservation_core.domain.bookings.refusals import Booker, Judge, rule_on
 from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from reservation_core.domain.bookings.asked_slots import Span
 from reservation_core.domain.bookings.changes import (
     GiveBack,
     GraceOver,
@@ -11,7 +12,7 @@ from reservation_core.domain.bookings.changes import (
 )
 from reservation_core.domain.bookings.due_changes import BookingFacts, advance
 from reservation_core.domain.bookings.life import transition
-from reservation_core.domain.bookings.nouns import Booking, Span
+from reservation_core.domain.bookings.nouns import Booking
 from reservation_core.domain.statuses import BookingReason, BookingStatus
 from tests.unit.reservation_core.domain.bookings.booked import (
     END,

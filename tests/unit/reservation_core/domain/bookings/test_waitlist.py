@@ -6,9 +6,10 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reservation_core.domain.bookings.asked_slots import Span
 from reservation_core.domain.bookings.card_choice import BookableGpu, choose, with_booked
 from reservation_core.domain.bookings.free_cards import FreedTimes, FreeGpus
-from reservation_core.domain.bookings.nouns import Span, Wanted
+from reservation_core.domain.bookings.nouns import Wanted
 from reservation_core.domain.bookings.waitlist import WaitingRequest, WaitlistPass, WaitlistState
 from reservation_core.domain.calendar import Range, to_micros
 from tests.examples import examples

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.notices.kinds import (
+from reservation_core.domain.notices.kinds import NoticeKind
+from reservation_core.domain.notices.messages import (
     NoticedEvent,
-    NoticeKind,
     NotifiedReservation,
     one_line,
     trial_notice,

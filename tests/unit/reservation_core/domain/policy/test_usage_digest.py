@@ -5,7 +5,8 @@ from decimal import Decimal
 
 import pytest
 
-from reservation_core.domain.notices.kinds import NoticedEvent, NoticeKind
+from reservation_core.domain.notices.kinds import NoticeKind
+from reservation_core.domain.notices.messages import NoticedEvent
 from reservation_core.domain.notices.words import notice_of
 from reservation_core.domain.policy.usage import NOT_SAMPLED, GpuTime, UsedGpus
 from reservation_core.domain.policy.usage_digest import digest_of, week_to_sum_up

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from reservation_core.domain.bookings.nouns import Span, Wanted
+from reservation_core.domain.bookings.asked_slots import Span
+from reservation_core.domain.bookings.nouns import Wanted
 from reservation_core.domain.planning.standings import BY_ARRIVAL
 from reservation_core.domain.policy.limits import PolicyRule, Rules
 from reservation_core.domain.policy.nouns import Scope

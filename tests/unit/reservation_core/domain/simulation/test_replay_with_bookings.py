@@ -7,7 +7,8 @@ from datetime import datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.bookings.nouns import Span, Wanted
+from reservation_core.domain.bookings.asked_slots import Span
+from reservation_core.domain.bookings.nouns import Wanted
 from reservation_core.domain.plan import Commitment, PlanningSnapshot
 from reservation_core.domain.planning.calendar_planning import CalendarPicture
 from reservation_core.domain.planning.standings import BY_AREA, BY_ARRIVAL, Orders

@@ -6,7 +6,8 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.bookings.nouns import Span, Wanted
+from reservation_core.domain.bookings.asked_slots import Span
+from reservation_core.domain.bookings.nouns import Wanted
 from reservation_core.domain.model import Preemption
 from reservation_core.domain.planning.standings import BY_AREA, BY_ARRIVAL, Orders
 from reservation_core.domain.request_terms import EndSignal, SignalName

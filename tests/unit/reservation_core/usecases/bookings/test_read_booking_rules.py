@@ -5,8 +5,9 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reservation_core.domain.bookings.asked_slots import Span
 from reservation_core.domain.bookings.card_choice import BookableGpu
-from reservation_core.domain.bookings.nouns import Span, Wanted
+from reservation_core.domain.bookings.nouns import Wanted
 from reservation_core.domain.bookings.refusals import Booker, Judge, slots_near
 from reservation_core.domain.policy.limits import NO_POLICY, Policy, PolicyRule, Relaxation, Rules
 from reservation_core.domain.policy.membership import not_in_project

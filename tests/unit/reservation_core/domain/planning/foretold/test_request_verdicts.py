@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reservation_core.domain.bookings.nouns import Span
+from reservation_core.domain.bookings.asked_slots import Span
 from reservation_core.domain.model import Node
 from reservation_core.domain.plan import Commitment, Waiting
 from reservation_core.domain.planning.dry_runs import PlanView

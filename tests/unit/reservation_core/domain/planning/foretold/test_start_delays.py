@@ -11,7 +11,8 @@ from reservation_core.domain.planning.request_verdicts import job_outlook
 from reservation_core.domain.planning.slot_decisions import plan_slots
 from reservation_core.domain.planning.start_decisions import plan_starts
 from reservation_core.domain.planning.wait_estimates import estimate_waits
-from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules, Scope
+from reservation_core.domain.policy.limits import Policy, PolicyRule, Rules
+from reservation_core.domain.policy.nouns import Scope
 from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.rule_words import moment_text
 from reservation_core.domain.policy.rules import Holding
