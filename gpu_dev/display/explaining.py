@@ -261,7 +261,7 @@ def _while_idle(job: Job) -> list[str]:
 def _over_quota(job: Job) -> list[str]:
     others = f", or all of {job.project}," if job.project else ""
     return [
-        f"It starts when you{others} hold less: gpu-dev status",
+        f"It may start sooner when you{others} hold less: gpu-dev status",
         f"Don't need it any more? gpu-dev cancel {job.id}",
     ]
 

@@ -76,7 +76,7 @@ def test_gpus_delay_it_first_and_a_quota_then() -> None:
 def test_a_quota_delays_it_first_and_gpus_then() -> None:
     rows = (held("r1", 1, 0, 60), held("r3", 3, 0, 60), held("own", 2, 0, 30))
     start, code, detail = told(job(1, 2, minutes=40), rows)
-    assert (start, code) == (at(60), "waiting_for_gpus")
+    assert (start, code) == (at(60), "quota_reached")
     assert detail.startswith(f"{ASKED} now; {allowed(30)} Until then, {GPUS}")
 
 
