@@ -41,6 +41,7 @@ from reservation_core.usecases.bookings.book_series import SeriesOutcome, book_s
 from reservation_core.usecases.bookings.cancel import Reach, cancel_booking
 from reservation_core.usecases.bookings.change import change_booking
 from reservation_core.usecases.bookings.visible_bookings import view_owned_booking
+from reservation_core.usecases.people.users import require_user
 from reservation_core.usecases.rehearse import rehearse
 from reservation_core.usecases.repeat_lost_transactions import repeat_lost
 
@@ -112,7 +113,7 @@ async def create_booking(request: Request, services: Served, caller: Caller, dry
     return await once(request, caller, body.model_dump_json().encode(), services.runtime.uow, act)
 
 
-@router.get("", response_model=Page[BookingOut], summary="List bookings", responses=problems(400))
+@router.get("", response_model=Page[BookingOut], summary="List bookings", responses=problems(400, 404))
 async def list_bookings(services: Served, caller: Caller, query: Annotated[BookingsQuery, Query()]) -> Response:
     """The calendar by start: your own bookings, and other users' bookings that hold GPUs, without their private fields
     and, where you may not see it, without their owner."""
@@ -130,7 +131,10 @@ async def list_bookings(services: Served, caller: Caller, query: Annotated[Booki
             from_=query.from_ or await uow.now(),
             to=query.to,
         )
-        return await uow.bookings.views(which, limit=query.limit + 1, after=after), sight
+        found = await uow.bookings.views(which, limit=query.limit + 1, after=after)
+        if not found:
+            await require_user(uow, caller, query.user)
+        return found, sight
 
     found, sight = await services.reads(read)
     shown = found[: query.limit]

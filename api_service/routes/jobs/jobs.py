@@ -39,6 +39,7 @@ from reservation_core.usecases.jobs.job_traces import add_cancelled_waits, add_s
 from reservation_core.usecases.jobs.keep import keep
 from reservation_core.usecases.jobs.submit import submit_on_budget
 from reservation_core.usecases.jobs.visible_jobs import no_such_job, view_visible, visible_user
+from reservation_core.usecases.people.users import require_user
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
@@ -122,7 +123,7 @@ async def submit_job(request: Request) -> Response:
     return Response(answer, status_code=202, media_type="application/json", headers=headers)
 
 
-@router.get("", response_model=Page[Job], summary="List jobs", responses=problems(400))
+@router.get("", response_model=Page[Job], summary="List jobs", responses=problems(400, 404))
 async def list_jobs(services: Served, caller: Caller, query: Annotated[JobsQuery, Query()]) -> Response:
     """Your jobs, newest first; for administrators all jobs."""
     if query.shared:
@@ -134,7 +135,14 @@ async def list_jobs(services: Served, caller: Caller, query: Annotated[JobsQuery
         user=query.user,
     )
     before = None if after is None else int(after[0])
-    views = await services.reads(lambda uow: uow.reservations.views(which, limit=query.limit + 1, before_seq=before))
+
+    async def read(uow: UnitOfWork) -> list[JobView]:
+        found = await uow.reservations.views(which, limit=query.limit + 1, before_seq=before)
+        if not found and caller.is_admin:  # others see no job of a user whom they name
+            await require_user(uow, caller, query.user)
+        return found
+
+    views = await services.reads(read)
     more = len(views) > query.limit
     views = views[: query.limit]
     page = Page[Job](

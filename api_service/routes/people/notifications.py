@@ -100,7 +100,7 @@ async def create_target(request: Request, services: Served, caller: Caller) -> R
     return await once(request, caller, body.model_dump_json().encode(), runtime.uow, act)
 
 
-@router.get("/targets", response_model=Page[NoticeTargetOut], summary="List targets", responses=problems(400))
+@router.get("/targets", response_model=Page[NoticeTargetOut], summary="List targets", responses=problems(400, 404))
 async def list_targets(services: Served, caller: Caller, query: Annotated[TargetsQuery, Query()]) -> Response:
     """Your targets by id, with the result of the last notification; for administrators all. Never a secret."""
     key = decode("targets", query.cursor, (str,))

@@ -73,7 +73,7 @@ async def create_token(request: Request, services: Served, caller: Caller) -> Re
     return await once(request, caller, body.model_dump_json().encode(), runtime.uow, act)
 
 
-@router.get("", response_model=Page[TokenOut], summary="List tokens", responses=problems(400))
+@router.get("", response_model=Page[TokenOut], summary="List tokens", responses=problems(400, 404))
 async def list_tokens(services: Served, caller: Caller, query: Annotated[TokensQuery, Query()]) -> Response:
     """Your tokens by id, without their secrets; for administrators all tokens."""
     key = decode("tokens", query.cursor, (str,))

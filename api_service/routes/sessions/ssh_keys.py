@@ -59,7 +59,7 @@ async def add_key(request: Request, services: Served, caller: Caller) -> Respons
     return await once(request, caller, body.model_dump_json().encode(), runtime.uow, act)
 
 
-@router.get("/keys", response_model=Page[SshKeyOut], summary="List SSH keys", responses=problems(400))
+@router.get("/keys", response_model=Page[SshKeyOut], summary="List SSH keys", responses=problems(400, 404))
 async def list_keys(services: Served, caller: Caller, query: Annotated[KeysQuery, Query()]) -> Response:
     """Your SSH keys by id; for administrators all keys."""
     key = decode("keys", query.cursor, (str,))

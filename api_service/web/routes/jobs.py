@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 from starlette.responses import Response
 
 from api_service.web.confirmation import ask
-from api_service.web.finding.list_order import Column, read_choice
+from api_service.web.finding.list_order import Column, Listing, read_choice
 from api_service.web.jobs.array_elements import read_elements
 from api_service.web.jobs.dependency_graph import read_graph
 from api_service.web.jobs.job_life import LifeStep, life_of
@@ -70,9 +71,16 @@ async def list_page(visit: Visit) -> Response:
     choice = read_choice(path, visit.request.query_params.multi_items(), ("status", "user"), columns)
     statuses = [value for name, value in choice.filters if name == "status"]
     asked = {"status": statuses or None, "user": choice.chosen("user") or None, "shared": shared or None}
-    listing = await read_list(visit, Page[Job], "/v1/jobs", asked, choice, columns, _words_of)
+    missing = ""
+    try:
+        listing = await read_list(visit, Page[Job], "/v1/jobs", asked, choice, columns, _words_of)
+    except RestProblemError as problem:
+        if problem.status != HTTPStatus.NOT_FOUND:
+            raise
+        listing, missing = Listing((), choice, columns, None), problem.problem.detail or ""
     context: dict[str, Any] = {
         "listing": listing,
+        "missing": missing,
         "shared": shared,
         "statuses": statuses,
         "all_statuses": list(JobStatus),

@@ -72,13 +72,24 @@ async def page(uow: UnitOfWork, principal: Principal, *, after: str | None, limi
 async def list_visible(
     uow: UnitOfWork, principal: Principal, user: str | None, read: Callable[[int | None], Awaitable[list[T]]]
 ) -> list[T]:
-    """`read` of the caller's id; for administrators of None (all users), or of the id of `user`."""
+    """`read` of the caller's id; for administrators of None (all users), or of the id of `user`.
+
+    Raises NotFoundError for administrators who name no user.
+    """
     if not principal.is_admin:
         return await read(principal.user_id) if user in (None, principal.user) else []
     if user is None:
         return await read(None)
     record = await uow.identities.user(user)
-    return [] if record is None else await read(record.id)
+    if record is None:
+        raise await unknown_user(uow, principal, user)
+    return await read(record.id)
+
+
+async def require_user(uow: UnitOfWork, principal: Principal, name: str | None) -> None:
+    """Raise NotFoundError where a list is filtered by a user who does not exist."""
+    if name is not None and await uow.identities.user(name) is None:
+        raise await unknown_user(uow, principal, name)
 
 
 async def unknown_user(uow: UnitOfWork, principal: Principal, name: str) -> NotFoundError:
