@@ -247,11 +247,9 @@ def gpu(view: GpuView, sight: Sight) -> contracts_nodes.GpuOut:
     """A GPU, with its holder if the caller may see that."""
     holder = None
     if view.holder_id is not None:
+        shown = (view.holder_id, view.holder_user) if sight.sees(view.holder_user_id) else (None, None)
         yours = view.holder_user_id == sight.caller.user_id
-        seen = sight.sees(view.holder_user_id)
-        holder = contracts_nodes.Holder(
-            id=view.holder_id if seen else None, user=view.holder_user if seen else None, yours=yours
-        )
+        holder = contracts_nodes.Holder(id=shown[0], user=shown[1], yours=yours)
     return contracts_nodes.GpuOut(
         node=view.node,
         index=view.index,
@@ -261,6 +259,7 @@ def gpu(view: GpuView, sight: Sight) -> contracts_nodes.GpuOut:
         state=view.state,
         holder=holder,
         free_at=view.free_at,
+        taken_at=view.taken_at,
         quarantined_at=view.health and view.health.quarantined_at,
         quarantined_by=view.health and view.health.quarantined_by,
         quarantine_reason=view.health and view.health.quarantine_reason,
@@ -278,6 +277,7 @@ def node(view: NodeView) -> contracts_nodes.NodeOut:
         gpu_types=list(view.gpu_types),
         gpus=view.gpus,
         free=view.free,
+        taken_soon=view.taken_soon,
         last_seen_at=view.last_seen_at,
         labels=view.labels,
         zone=view.zone,

@@ -144,10 +144,10 @@ def _lists() -> dict[str, list[Values]]:
         "notice_targets_of_user": [{"user_id": 2, "after": "", "limit": 100}],
         "notice_targets_of_everybody": [{"after": "", "limit": 100}],
         "projects_by_name": [{"after": "", "user_id": user, "limit": 100} for user in (None, 2)],
-        "gpu_views": [{"after_node": "node-00002", "after_index": 3, "limit": 100}],
+        "gpu_views": [{"after_node": "node-00002", "after_index": 3, "limit": 100, "within_s": 3600.0}],
         "node_views": [
-            {"after": "", "only": None, "limit": 50},
-            {"after": "", "only": "node-00001", "limit": 1},
+            {"after": "", "only": None, "limit": 50, "within_s": 3600.0},
+            {"after": "", "only": "node-00001", "limit": 1, "within_s": 3600.0},
         ],
         "unknown_pods_page": [{"after": "", "limit": 100}],
         "entitlements_of_user": [{"user_id": 2, "but_for": None}],

@@ -1,6 +1,6 @@
 """GPUs counted by type, and one by one."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Callable, Container, Iterable
 from datetime import datetime
 from itertools import groupby
 from typing import TypeVar
@@ -20,12 +20,14 @@ Number = TypeVar("Number", int, float)
 class TypeSummary(Struct, kw_only=True):
     """The counted GPUs of one type; `next_free_at` is null when one is free now or no time is known.
 
-    CPUs and memory are those of the nodes with such GPUs, without what is kept for jobs without GPUs; null: not known.
+    The `free` ones stay free for an hour; those `taken_soon` are free now, too. CPUs and memory are those of the nodes
+    with such GPUs, without what is kept for jobs without GPUs; null: not known.
     """
 
     gpu_type: str
     total: int
     free: int
+    taken_soon: int = 0
     held: int
     unusable: int
     most_free_on_one_node: int
@@ -54,10 +56,10 @@ def with_closed_nodes(view: View[Gpu], nodes: Iterable[NodeOut]) -> View[Gpu]:
     """A table of GPUs one by one, in which nothing is free on nodes that take nothing new."""
     closed = {node.name: _closed_by(node) for node in nodes if not takes_new(node)}
 
-    def state(card: Gpu) -> str:
-        return closed.get(card.node, card.state.value) if card.state is GpuState.FREE else card.state.value
+    def of_open(words: Callable[[Gpu], str]) -> Callable[[Gpu], str]:
+        return lambda card: closed.get(card.node, words(card)) if card.state is GpuState.FREE else words(card)
 
-    columns = (replace(column, value=state) if column.title == "STATE" else column for column in view.columns)
+    columns = [replace(one, value=of_open(one.value)) if one.title == "STATE" else one for one in view.columns]
     return replace(view, columns=tuple(columns))
 
 
@@ -72,7 +74,8 @@ def _closed_by(node: NodeOut) -> str:
 
 def _summary(gpu_type: str, cards: list[GpuOut], nodes: list[NodeOut], closed: Container[str]) -> TypeSummary:
     able = [node for node in nodes if node.name not in closed]
-    free = [card for card in cards if card.state is GpuState.FREE and card.node not in closed]
+    not_held = [card for card in cards if card.state is GpuState.FREE and card.node not in closed]
+    free = [card for card in not_held if card.taken_at is None]
     held = sum(card.state is GpuState.HELD for card in cards)
     coming = [
         card.free_at
@@ -84,8 +87,9 @@ def _summary(gpu_type: str, cards: list[GpuOut], nodes: list[NodeOut], closed: C
         gpu_type=gpu_type,
         total=len(cards),
         free=len(free),
+        taken_soon=len(not_held) - len(free),
         held=held,
-        unusable=len(cards) - len(free) - held,
+        unusable=len(cards) - len(not_held) - held,
         most_free_on_one_node=max(per_node, default=0),
         next_free_at=None if free else min(coming, default=None),
         cpus=_sum(node.cpus for node in nodes),

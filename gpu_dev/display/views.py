@@ -192,22 +192,24 @@ JOB_DETAILS: "View[Job]" = View(
     ),
 )
 
+_FREE_BESIDE: "tuple[Column[Any], ...]" = (
+    Column("CPUS FREE", lambda one: free_words(one.cpus_free, one.cpus), wide=True, right=True),
+    Column(
+        "MEMORY FREE", lambda one: free_words(one.memory_bytes_free, one.memory_bytes, memory), wide=True, right=True
+    ),
+)
+
 GPU_TYPE: "View[TypeSummary]" = View(
     name=lambda kind: kind.gpu_type,
     columns=(
         Column("TYPE", lambda kind: kind.gpu_type),
         Column("TOTAL", lambda kind: str(kind.total), right=True),
         Column("FREE", lambda kind: str(kind.free), right=True),
+        Column("TAKEN SOON", lambda kind: str(kind.taken_soon), right=True),
         Column("HELD", lambda kind: str(kind.held), right=True),
         Column("UNUSABLE", lambda kind: str(kind.unusable), right=True),
         Column("FREE ON ONE NODE", lambda kind: str(kind.most_free_on_one_node), wide=True, right=True),
-        Column("CPUS FREE", lambda kind: free_words(kind.cpus_free, kind.cpus), wide=True, right=True),
-        Column(
-            "MEMORY FREE",
-            lambda kind: free_words(kind.memory_bytes_free, kind.memory_bytes, memory),
-            wide=True,
-            right=True,
-        ),
+        *_FREE_BESIDE,
         Column("NEXT FREE", lambda kind: "now" if kind.free else local_time(kind.next_free_at) or "not known"),
     ),
     empty="The cluster has reported no such GPUs yet. See: gpu-dev nodes",
@@ -219,7 +221,7 @@ GPU: "View[GpuOut]" = View(
         Column("NODE", lambda card: card.node),
         Column("GPU", lambda card: str(card.index), right=True),
         Column("TYPE", lambda card: card.gpu_type),
-        Column("STATE", lambda card: card.state.value),
+        Column("STATE", lambda c: f"free until {local_time(c.taken_at)}" if c.taken_at else c.state.value),
         Column("HOLDER", lambda card: holder_words(card.holder)),
         Column("FREE AT", lambda card: local_time(card.free_at)),
         Column("MEMORY", lambda card: memory(card.memory_bytes), wide=True, right=True),
@@ -254,7 +256,8 @@ NODE: "View[NodeOut]" = View(
         Column("SCHEDULABLE", lambda node: "yes" if takes_new(node) else "no"),
         Column("TYPES", lambda node: ",".join(node.gpu_types)),
         Column("GPUS", lambda node: str(node.gpus), right=True),
-        Column("FREE", lambda node: str(node.free), right=True),
+        Column("FREE", lambda node: str(node.free - node.taken_soon), right=True),
+        Column("TAKEN SOON", lambda node: str(node.taken_soon), right=True),
         Column("DETAIL", lambda node: local_sentence(node.detail or "")),
         Column("NAMED", lambda node: node.logical_name or "", wide=True),
         Column("ZONE", lambda node: node.zone or "", wide=True),
@@ -269,13 +272,7 @@ NODE: "View[NodeOut]" = View(
             lambda node: f"{local_time(node.cordoned_at)} by {node.cordoned_by}" if node.cordoned_at else "",
             wide=True,
         ),
-        Column("CPUS FREE", lambda node: free_words(node.cpus_free, node.cpus), wide=True, right=True),
-        Column(
-            "MEMORY FREE",
-            lambda node: free_words(node.memory_bytes_free, node.memory_bytes, memory),
-            wide=True,
-            right=True,
-        ),
+        *_FREE_BESIDE,
         Column("FOR CPU JOBS", lambda node: kept_words(node.cpu_jobs), wide=True, right=True),
         Column("LAST SEEN", lambda node: local_time(node.last_seen_at), wide=True),
         Column("LABELS", lambda node: ",".join(f"{k}={v}" for k, v in sorted(node.labels.items())), wide=True),

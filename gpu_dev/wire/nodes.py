@@ -44,6 +44,7 @@ class GpuOut(Struct, kw_only=True):
     state: GpuState
     holder: Holder | None
     free_at: datetime | None
+    taken_at: datetime | None = None
     quarantined_at: datetime | None = None
     quarantined_by: str | None = None
     quarantine_reason: str | None = None
@@ -78,6 +79,7 @@ class NodeOut(Struct, kw_only=True):
     cordon_reason: str | None = None
     quarantined_gpus: list[int] = []
     gpu_links: list[list[str]] | None = None
+    taken_soon: int = 0
     cpus: float | None = None
     cpus_free: float | None = None
     memory_bytes: int | None = None

@@ -60,6 +60,10 @@ class GpuOut(Wire):
     state: GpuState
     holder: Holder | None
     free_at: Time | None
+    taken_at: Annotated[
+        Time | None,
+        Field(description="If it is free: when a promised job, a booking or maintenance takes it, within the hour."),
+    ] = None
     quarantined_at: Annotated[Time | None, Field(description="Since when nothing new gets it, if by a quarantine.")] = (
         None
     )
@@ -99,7 +103,7 @@ class NodeOut(Wire):
     detail: str | None
     gpu_types: list[str]
     gpus: int
-    free: int
+    free: Annotated[int, Field(description="How many GPUs nothing has now.")]
     last_seen_at: Time
     labels: dict[str, str]
     zone: str | None = None
@@ -120,6 +124,9 @@ class NodeOut(Wire):
             examples=[[["X", "NV18"], ["NV18", "X"]]],
         ),
     ] = None
+    taken_soon: Annotated[
+        int, Field(description="Of the free GPUs, how many a promised job, a booking or maintenance takes in an hour.")
+    ] = 0
     cpus: Annotated[float | None, Field(description="CPUs that jobs with GPUs can have; null if unknown.")] = None
     cpus_free: Annotated[float | None, Field(description="Of these, what no job has now.")] = None
     memory_bytes: Annotated[int | None, Field(description="Memory that jobs with GPUs can have; null if unknown.")] = (

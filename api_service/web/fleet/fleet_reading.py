@@ -10,12 +10,11 @@ from api_service.web.fleet.fleet import FleetPicture, fleet_of, openings_of, wit
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork, UnitOfWorkFactory
 from reservation_core.domain.bookings.nouns import Wanted
 from reservation_core.ports.clock import Clock
+from reservation_core.ports.nodes.cards_now import SOON
 from reservation_core.ports.transactions import DatabaseUnavailableError
 from reservation_core.runtime.reading.shared_reading import SharedReading
 from reservation_core.usecases.bookings.find_slots import find_slots
 
-SOON = timedelta(hours=1)
-"""A free GPU that is taken within this time is shown as taken soon."""
 OLDEST = timedelta(seconds=15)
 """Time alone changes the fleet (a slot begins), without an event."""
 OPENINGS_EVERY = timedelta(seconds=10)

@@ -30,7 +30,11 @@ def gpus(
     output: Output = Format.TABLE,
     again: Watch = False,
 ) -> None:
-    """Show by type how many GPUs are free, what their nodes have beside them, and when the next GPU is free."""
+    """Show by type how many GPUs are free, what their nodes have beside them, and when the next GPU is free.
+
+    A free GPU stays free for an hour. One that is taken soon is free now, but a promised job, a booking or maintenance
+    takes it within the hour.
+    """
     with client_for(ctx) as client:
 
         def render() -> tuple[str, bool]:
@@ -47,7 +51,7 @@ def gpus(
 
 @nodes_app.callback(invoke_without_command=True)
 def nodes(ctx: typer.Context, output: Output = Format.TABLE, again: Watch = False) -> None:
-    """List the nodes, how many of their GPUs are free, and why one is not available."""
+    """List the nodes, how many of their GPUs are free (for an hour) or taken soon, and why one is not available."""
     if ctx.invoked_subcommand is not None:
         return
     with client_for(ctx) as client:

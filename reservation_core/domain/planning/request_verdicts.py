@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from reservation_core.domain.bookings.asked_slots import Span
-from reservation_core.domain.bookings.nouns import Span
 from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.changes import DependenciesMet
 from reservation_core.domain.jobs.dependencies import KnownDependency, settle, still_open, waiting_reason

@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from reservation_core.domain.statuses import GpuState, ReservationKind
+
+SOON = timedelta(hours=1)
+"""A free GPU that a promised job, a booking or a maintenance window takes within this time is taken soon."""
 
 
 @dataclass(frozen=True, slots=True)

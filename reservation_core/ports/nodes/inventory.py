@@ -10,7 +10,7 @@ from reservation_core.domain.statuses import GpuState
 
 @dataclass(frozen=True, slots=True)
 class GpuView:
-    """One GPU as readers see it."""
+    """One GPU as readers see it. `taken_at`: when it is taken, if it is free and that is soon."""
 
     node: str
     index: int
@@ -23,6 +23,7 @@ class GpuView:
     holder_user_id: int | None
     free_at: datetime | None
     health: "GpuHealthView | None" = None
+    taken_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,9 @@ class GpuHealthView:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """One node as readers see it; `detail` says why it gets nothing new. `has_free` of what it `has` no job has now.
+    """One node as readers see it; `detail` says why it gets nothing new. Of its `free` GPUs some are `taken_soon`.
 
-    That is for jobs with GPUs; `keeps` is for jobs without.
+    `has_free` of what it `has` no job has now. That is for jobs with GPUs; `keeps` is for jobs without.
     """
 
     name: str
@@ -65,6 +66,7 @@ class NodeView:
     has_free: Share = UNSAID
     keeps: Share = UNSAID
     keeps_free: Share = UNSAID
+    taken_soon: int = 0
 
 
 @dataclass(frozen=True, slots=True)

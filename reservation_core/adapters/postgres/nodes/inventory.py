@@ -19,7 +19,7 @@ from reservation_core.domain.changes import SYSTEM
 from reservation_core.domain.model import ForeignPod, GpuCondition
 from reservation_core.domain.request_terms import Share
 from reservation_core.domain.statuses import GpuState
-from reservation_core.ports.nodes.cards_now import NodeNow
+from reservation_core.ports.nodes.cards_now import SOON, NodeNow
 from reservation_core.ports.nodes.inventory import Cordon, Fence, GpuHealthView, GpuView, NodeRecord, NodeView
 from reservation_core.ports.queues import QueueName
 
@@ -52,7 +52,9 @@ class Inventory(StatementRunner):
     async def gpus(self, *, after: tuple[str, int] | None, limit: int) -> list[GpuView]:
         """GPUs after (node, index), in that order; GPUs of removed nodes only while a reservation holds them."""
         node, index = after or ("", -1)
-        result = await self._run("gpu_views", after_node=node, after_index=index, limit=limit)
+        result = await self._run(
+            "gpu_views", after_node=node, after_index=index, limit=limit, within_s=SOON.total_seconds()
+        )
         return [
             GpuView(
                 node=row.node,
@@ -65,6 +67,7 @@ class Inventory(StatementRunner):
                 holder_user=row.holder_user,
                 holder_user_id=row.holder_user_id,
                 free_at=row.free_at,
+                taken_at=row.taken_at,
                 health=_health(row),
             )
             for row in result
@@ -72,11 +75,12 @@ class Inventory(StatementRunner):
 
     async def nodes(self, *, after: str | None, limit: int) -> list[NodeView]:
         """Nodes after a name, in order; removed ones only while they are fenced or a reservation holds their GPUs."""
-        return [_node_view(row) for row in await self._run("node_views", after=after or "", only=None, limit=limit)]
+        found = await self._run("node_views", after=after or "", only=None, limit=limit, within_s=SOON.total_seconds())
+        return [_node_view(row) for row in found]
 
     async def node(self, name: str) -> NodeView | None:
         """One node, even if it was removed."""
-        return await self._first(_node_view, "node_views", after="", only=name, limit=1)
+        return await self._first(_node_view, "node_views", after="", only=name, limit=1, within_s=SOON.total_seconds())
 
     async def lock_node(self, name: str) -> NodeRecord | None:
         """Lock a node until the transaction ends, and read it."""
@@ -231,6 +235,7 @@ def _node_view(row: Row[Any]) -> NodeView:
         gpu_types=tuple(row.gpu_types),
         gpus=row.gpus,
         free=row.free,
+        taken_soon=row.taken_soon,
         last_seen_at=row.last_seen_at,
         removed_at=row.removed_at,
         labels=row.labels,

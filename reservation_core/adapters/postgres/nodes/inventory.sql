@@ -77,13 +77,18 @@ ORDER BY w.place;
 SELECT gpu_links, array_agg(name) AS names FROM nodes WHERE gpu_links IS NOT NULL AND removed_at IS NULL GROUP BY gpu_links;
 
 -- name: gpu_views
--- GPUs with their holder, by node and index. GPUs of removed nodes are included while a reservation holds them.
+-- GPUs with their holder, by node and index, and when a free one is taken, if within so many seconds. GPUs of removed nodes are included while a reservation holds them.
 SELECT n.name AS node, g.index AS card_index, g.uuid, g.gpu_type, g.memory_bytes,
        CASE WHEN h.kind = 'maintenance' THEN 'maintenance' WHEN c.condition <> 'usable' THEN c.condition
             WHEN h.id IS NULL THEN 'free' ELSE 'held' END AS state,
        h.id AS holder_id, h.user_name AS holder_user, h.user_id AS holder_user_id,
        -- The end of an overrunning pod is unknown.
        CASE WHEN h.until <= (SELECT ledger_now()) THEN h.until ELSE card_free_from(g.id, h.until) END AS free_at,
+       CASE WHEN h.id IS NULL AND c.condition = 'usable' THEN (
+           SELECT min(lower(a.during)) FROM allocations a
+           WHERE a.gpu_id = g.id AND a.released_at IS NULL AND lower(a.during) > (SELECT ledger_now())
+             AND lower(a.during) < (SELECT ledger_now()) + make_interval(secs => :within_s)
+       ) END AS taken_at,
        g.quarantined_at, g.quarantined_by, g.quarantine_reason, g.slow_since, g.slow_reason
 FROM nodes n
 JOIN gpus g ON g.node_id = n.id
@@ -106,6 +111,7 @@ ORDER BY n.name, g.index LIMIT :limit;
 -- their GPUs, while they are fenced, or when requested.
 SELECT n.name, n.ready, n.schedulable, s.detail, n.labels, n.zone, n.logical_name, n.taints, n.fenced_at, n.fenced_by,
        n.cordoned_at, n.cordoned_by, n.cordon_reason, n.gpu_links, n.last_seen_at, n.removed_at, c.gpu_types, c.gpus, c.quarantined, CASE WHEN s.available THEN c.free ELSE 0 END AS free,
+       CASE WHEN s.available THEN c.taken_soon ELSE 0 END AS taken_soon,
        n.cpu_milli, n.memory_bytes,
        CAST(n.cpu_milli - t.cpu_milli - t.cpu_gpus * n.cpu_milli / greatest(c.gpus, 1) AS bigint) AS cpu_milli_free,
        CAST(n.memory_bytes - t.memory_bytes - t.memory_gpus * n.memory_bytes / greatest(c.gpus, 1) AS bigint)
@@ -117,10 +123,15 @@ JOIN node_conditions s ON s.node_id = n.id
 CROSS JOIN LATERAL (
     SELECT coalesce(array_agg(DISTINCT g.gpu_type), '{}') AS gpu_types, count(*) AS gpus,
            count(*) FILTER (WHERE g.condition = 'usable' AND NOT g.in_use) AS free,
+           count(*) FILTER (WHERE g.condition = 'usable' AND NOT g.in_use AND EXISTS (
+               SELECT FROM allocations a
+               WHERE a.gpu_id = g.id AND a.released_at IS NULL AND lower(a.during) > (SELECT ledger_now())
+                 AND lower(a.during) < (SELECT ledger_now()) + make_interval(secs => :within_s)
+           )) AS taken_soon,
            coalesce(bool_or(g.in_use), false) AS in_use,
            coalesce(array_agg(g.index ORDER BY g.index) FILTER (WHERE g.quarantined_at IS NOT NULL), '{}') AS quarantined
     FROM (
-        SELECT gpus.gpu_type, conditions.condition, gpus.index, gpus.quarantined_at,
+        SELECT gpus.id, gpus.gpu_type, conditions.condition, gpus.index, gpus.quarantined_at,
                EXISTS (SELECT FROM allocations a WHERE a.gpu_id = gpus.id AND a.held)
                OR EXISTS (
                    SELECT FROM allocations a

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import yaml
 from msgspec import convert
+from msgspec.structs import replace
 
-from gpu_dev.display.gpu_types import summarise
+from gpu_dev.display.gpu_types import summarise, with_closed_nodes
 from gpu_dev.display.output import Format, as_json, show_list, show_one
 from gpu_dev.display.views import DEAD_LETTER, EVENT, GPU, GPU_TYPE, JOB, JOB_DETAILS, NODE
 from gpu_dev.terminal import ProgramOutput, put, say
@@ -166,6 +167,13 @@ def test_cards_are_counted_by_type_with_the_next_free_time() -> None:
     assert h100.next_free_at == NOON + timedelta(hours=2)
     assert (t4.free, t4.most_free_on_one_node, t4.next_free_at) == (3, 2, None)
     assert "now" in show_list([t4], GPU_TYPE, Format.TABLE)
+    soon = replace(cards[3], taken_at=NOON)
+    [t4_soon] = summarise([soon, *cards[4:]])
+    assert (t4_soon.free, t4_soon.taken_soon, t4_soon.unusable, t4_soon.most_free_on_one_node) == (2, 1, 0, 2)
+    assert "free until " in show_list([soon], GPU, Format.TABLE)
+    assert "cordoned" in show_list(
+        [soon], with_closed_nodes(GPU, [convert(A_NODE | {"name": "n1", "cordoned_at": NOON}, NodeOut)]), Format.TABLE
+    )
     cordoned = convert(A_NODE | {"name": "n2", "cordoned_at": NOON}, NodeOut)
     (_, t4) = summarise(cards, [cordoned])
     assert (t4.free, t4.unusable, t4.most_free_on_one_node) == (1, 2, 1)

@@ -87,6 +87,12 @@ async def test_four_cards_are_told_with_words(
     assert "secret plan" not in page
     assert hers["id"] not in page
     assert numbers(page)["h100"][:7] == ["0", "2", "1", "1", "0", "0", "4"]
+    # The command line counts by the same: what is taken within the hour is not free.
+    cards = (await alice.get("/v1/gpus")).json()["items"]
+    taken = [datetime.fromisoformat(card["taken_at"]) for card in cards if card["state"] == "free"]
+    [node] = (await alice.get("/v1/nodes")).json()["items"]
+    assert (len(taken), node["free"], node["taken_soon"]) == (2, 2, 2)
+    assert {at - datetime.now(UTC) < timedelta(hours=1) for at in taken} == {True}
 
 
 async def test_names_are_told_as_the_operator_chose(

@@ -120,7 +120,11 @@ CASES: list[tuple[str, dict[str, Any], set[str]]] = [
     ("nearest_open_allocations", {"limit": 100}, {"allocations_open_from"}),
     ("open_allocations_of", {"ids": ["job-400", "job-800"]}, {"allocations_reservation"}),
     ("known_gpus", {"now": NOW}, {"allocations_open_from"}),
-    ("gpu_views", {"after_node": "node-2", "after_index": 3, "limit": 50}, {"nodes_name_key", "allocations_open_from"}),
+    (
+        "gpu_views",
+        {"after_node": "node-2", "after_index": 3, "limit": 50, "within_s": 3600.0},
+        {"nodes_name_key", "allocations_open_from"},
+    ),
     ("nodes_now", {"within_s": 3600.0}, {"allocations_open_from", "reservations_pkey"}),
     ("events_after", {"after_id": 59_990, "limit": 2000, "late": [59_000, 59_900]}, {"events_pkey"}),
     ("events_standing", {}, {"events_pkey"}),

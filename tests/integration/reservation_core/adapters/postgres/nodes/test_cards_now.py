@@ -59,15 +59,21 @@ async def test_they_say_what_the_list_of_cards_says(engine, seed) -> None:
         (
             *(c.node, c.index, c.uuid, c.gpu_type, c.memory_bytes, c.state),
             *((None,) * 4 if c.holder is None else (c.holder.id, c.holder.user, c.holder.user_id, c.holder.ends_at)),
+            c.follower.starts_at if c.state is GpuState.FREE and c.follower is not None else None,
         )
         for node in nodes
         for c in node.cards
     ]
     listed = attrgetter(
         "node", "index", "uuid", "gpu_type", "memory_bytes", "state", "holder_id", "holder_user", "holder_user_id",
-        "free_at",
+        "free_at", "taken_at",
     )  # fmt: skip
     assert told == [listed(gpu) for gpu in gpus]
+    async with engine.begin() as connection:
+        listed_nodes = await Inventory(connection, None).nodes(after=None, limit=10)
+    free = [[c.follower is not None for c in node.cards if c.state is GpuState.FREE] for node in nodes]
+    assert [(one.free, one.taken_soon) for one in listed_nodes] == [(len(free[0]), sum(free[0])), (0, 0)]
+    assert sum(free[0]) == 2
     assert {state for *_, state in (card_row[:6] for card_row in told)} >= {GpuState.FREE, GpuState.HELD, GpuState.LOST}
 
 
