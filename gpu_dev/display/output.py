@@ -8,13 +8,14 @@ Whatever others wrote (names, details) can't reach the terminal as control chara
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import Enum, StrEnum
 from typing import Any, Generic, TypeVar, assert_never
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpu_dev.terminal import Rendered, clean
 from reservation_core.domain.short_durations import iso8601
@@ -103,6 +104,16 @@ def show_one(item: T, view: View[T], form: Format) -> Rendered:
             return Rendered(f"{clean(view.name(item))}\n")
         case _:
             assert_never(form)
+
+
+def with_facts(view: View[T], facts: Iterable[tuple[str, str]]) -> View[T]:
+    """The details of one item with more facts, each with its title."""
+    more = tuple(Column[T](title.upper(), _always(words)) for title, words in facts)
+    return replace(view, columns=(*view.columns, *more))
+
+
+def _always(words: str) -> Callable[[Any], str]:
+    return lambda _item: words
 
 
 def as_data(value: Any) -> Any:

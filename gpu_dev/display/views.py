@@ -9,8 +9,8 @@ from gpu_dev.display.expected_starts import expected_start, nine_in_ten, start_w
 from gpu_dev.display.local_times import local_sentence, local_time
 from gpu_dev.display.output import Column, View, amount, as_data, as_json, memory
 from gpu_dev.inputs.durations import format_duration
+from reservation_core.domain.history.event_words import kind_words
 from reservation_core.domain.jobs.asked_dependencies import DependencyState, written_dependency
-from reservation_core.domain.status_words import subject_status
 from reservation_core.domain.statuses import JobStatus
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpu_dev.wire.dead_letters import DeadLetterOut
     from gpu_dev.wire.jobs import AllocationOut, Job, QueueEntry
     from gpu_dev.wire.nodes import GpuOut, Holder, NodeOut, UnknownPodOut
-    from gpu_dev.wire.people import BelongingOut, TokenBudgetOut, TokenOut, UserOut
+    from gpu_dev.wire.people import TokenBudgetOut, TokenOut, UserOut
     from gpu_dev.wire.sessions import JobTerminal
     from reservation_core.domain.statuses import TokenScope
 
@@ -369,24 +369,12 @@ USER: "View[UserOut]" = View(
     empty="No users.",
 )
 
-LEFT: "View[BelongingOut]" = View(
-    name=lambda thing: thing.id,
-    columns=(
-        Column("ID", lambda thing: thing.id),
-        Column("NAME", lambda thing: thing.name or ""),
-        Column("STATUS", lambda thing: subject_status(thing.id, thing.status)),
-        Column("STARTS", lambda thing: local_time(thing.starts_at)),
-        Column("ENDS", lambda thing: local_time(thing.ends_at)),
-    ),
-    empty="Nothing.",
-)
-
 EVENT: "View[JobEvent]" = View(
     name=lambda event: str(event.id),
     columns=(
         Column("EVENT", lambda event: str(event.id), right=True),
         Column("AT", lambda event: local_time(event.at)),
-        Column("KIND", lambda event: event.kind),
+        Column("WHAT", lambda event: kind_words(event.kind)),
         Column("BY", lambda event: event.actor),
         Column("BEFORE", lambda event: event.before or ""),
         Column("AFTER", lambda event: event.after or ""),

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 from api_service.web.words import clock_range
 from reservation_core.contracts.audit_log import EventOut
 from reservation_core.domain.event_kinds import BookingEventKind, known_kind
+from reservation_core.domain.history.event_words import kind_words
 from reservation_core.domain.statuses import BookingReason, BookingStatus
 from reservation_core.usecases.people.users import RESERVED_NAMES
 
@@ -52,7 +53,7 @@ def _words(event: EventOut, zone: ZoneInfo, now: datetime) -> str:  # noqa: C901
     kind = known_kind(BookingEventKind, event.kind)
     match kind:
         case None:
-            return event.kind.replace("_", " ")
+            return kind_words(event.kind)
         case BookingEventKind.CONFIRMED:
             return f"{_confirmed(event)}: {_times(event, zone, now)}"
         case BookingEventKind.WAITLISTED:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
+from reservation_core.domain.history.event_words import kind_words
 from reservation_core.domain.statuses import FINAL_STATUSES
 from reservation_core.ports.history.events import EventRecord
 
@@ -35,7 +36,7 @@ def life_of(events: Sequence[EventRecord], now: datetime) -> list[LifeStep]:
         lasted = None
         if moved and event.after not in FINAL_STATUSES:
             lasted = ends.get(event.id, now) - event.at
-        words = str(event.after) if moved else event.kind.replace("_", " ")
+        words = str(event.after) if moved else kind_words(event.kind)
         why = event.data.get("because") if event.reason is None else event.reason.detail
         steps.append(LifeStep(event.at, words, None if why == said else why, event.actor, lasted))
         said = why

@@ -244,7 +244,6 @@ async def _page(
     now_is = _fields(visit, booking)
     jobs = await _jobs(visit, booking)
     mine = booking.user == visit.principal.user
-    workload = booking.workload
     waits = mine and booking.status is BookingStatus.WAITING
     stale = problem is not None and problem.status == 412
     return visit.page(
@@ -270,9 +269,7 @@ async def _page(
         usable=booking.status in (BookingStatus.CONFIRMED, BookingStatus.ACTIVE),
         mine=mine,
         waits=waits,
-        runs=[]
-        if workload is None
-        else workload_words(workload.command, workload.image, workload.working_dir, workload.env),
+        runs=workload_words(booking.workload),
         not_notified=await why_not_at_turn(visit, booking) if waits else None,
     )
 

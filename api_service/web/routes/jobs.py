@@ -287,10 +287,9 @@ def _context(visit: Visit, state: _JobState) -> dict[str, Any]:
     """What the templates of a job's page use."""
     ended = state.job.status in FINAL_STATUSES
     workload = state.view.reservation.workload
-    variables = [name for name, _ in workload.env]
     return {
         "job": state.job,
-        "runs": workload_words(workload.command, workload.image, workload.working_dir, variables),
+        "runs": workload_words(workload),
         "disks": workload.disks,
         "secrets": workload.secrets,
         "steps": state.steps,

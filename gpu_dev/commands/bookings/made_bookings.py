@@ -4,11 +4,11 @@ from gpu_dev.client import GpuDevClient
 from gpu_dev.display.amounts import resource_words
 from gpu_dev.display.calendar_views import BOOKING, BOOKING_DETAILS, VERDICT, booked_on, costs_in_words
 from gpu_dev.display.local_times import local_sentence, slot_words, wall_words
-from gpu_dev.display.output import Column, Format, View, as_data, show_list, show_one
+from gpu_dev.display.output import Column, Format, View, as_data, show_list, show_one, with_facts
 from gpu_dev.display.views import wanted_gpus
-from gpu_dev.display.workloads import with_workload
 from gpu_dev.terminal import put, say
 from gpu_dev.wire.bookings import BookingOut, BookingSeries, BookingVerdict, SeriesVerdict
+from reservation_core.domain.jobs.workload_words import workload_words
 from reservation_core.domain.notices.reach import kind_at_turn, why_not_notified
 from reservation_core.domain.status_words import booking_status
 from reservation_core.domain.statuses import BookingStatus
@@ -34,7 +34,7 @@ def show_booking(booking: BookingOut | BookingVerdict, output: Format | None) ->
     elif isinstance(booking, BookingVerdict):
         put(show_one(booking, VERDICT, output))
     else:
-        put(show_one(booking, with_workload(BOOKING_DETAILS, booking.workload), output))
+        put(show_one(booking, with_facts(BOOKING_DETAILS, workload_words(booking.workload)), output))
 
 
 def _show_series(made: BookingSeries | SeriesVerdict, output: Format | None) -> None:

@@ -4,14 +4,12 @@ from itertools import islice
 from typing import Annotated
 
 import typer
-from msgspec.structs import replace
 
 from gpu_dev.client import GpuDevClient
 from gpu_dev.commands.jobs.empty_lists import listed_jobs
 from gpu_dev.display.local_times import local_sentence, local_time
-from gpu_dev.display.output import Column, Format, View, show_list, show_one
+from gpu_dev.display.output import Format, View, show_list, show_one, with_facts
 from gpu_dev.display.views import JOB, JOB_DETAILS
-from gpu_dev.display.workloads import with_workload
 from gpu_dev.errors import ApiError, ClientError, UsageError
 from gpu_dev.following import has_ended, place_note, waiting_line
 from gpu_dev.inputs.asking import confirmed
@@ -22,6 +20,7 @@ from gpu_dev.session import client_for, own_job, whole_id
 from gpu_dev.terminal import Rendered, put, say
 from gpu_dev.watching import watch
 from gpu_dev.wire.jobs import Job, JobSpec
+from reservation_core.domain.jobs.workload_words import workload_words
 from reservation_core.domain.policy.rule_words import counted
 from reservation_core.domain.statuses import FINAL_STATUSES, JobStatus
 
@@ -104,8 +103,7 @@ def _details_with(spec: JobSpec) -> View[Job]:
     """The details of a job, with what it runs and the disks and secrets of its request."""
     disks = ", ".join(f"{disk.name} at {disk.path}{' (read-only)' if disk.read_only else ''}" for disk in spec.disks)
     secrets = ", ".join(f"{secret.name} in {secret.path or f'${secret.env}'}" for secret in spec.secrets)
-    more = (Column[Job]("DISKS", lambda _: disks), Column[Job]("SECRETS", lambda _: secrets))
-    return with_workload(replace(JOB_DETAILS, columns=JOB_DETAILS.columns + more), spec.workload)
+    return with_facts(JOB_DETAILS, (*workload_words(spec.workload), ("Disks", disks), ("Secrets", secrets)))
 
 
 @extend_app.command()

@@ -28,6 +28,7 @@ from gpu_dev.wire.audit_log import ChainLineOut as SentLine
 from gpu_dev.wire.audit_log import EventOut
 from reservation_core.domain.event_kinds import all_kinds, near_kinds, unknown_kind_words
 from reservation_core.domain.history.audit_chain import AuditedEvent, ChainCheck, ChainLine, MissingEvent, exact
+from reservation_core.domain.history.event_words import kind_named, kind_words
 from reservation_core.domain.status_words import subject_status
 from reservation_core.domain.statuses import Role
 
@@ -49,7 +50,7 @@ _EVENT = View[EventOut](
     columns=(
         Column("AT", lambda event: local_time(event.at)),
         Column("ACTOR", lambda event: event.actor),
-        Column("WHAT", lambda event: event.kind),
+        Column("WHAT", lambda event: kind_words(event.kind)),
         Column("ABOUT", lambda event: event.subject or ""),
         Column("BECAME", _became),
         Column("WHY", lambda event: local_sentence(event.reason or "")),
@@ -60,7 +61,8 @@ _EVENT = View[EventOut](
 
 
 Kinds = Annotated[
-    list[str] | None, typer.Option(help="Only this kind of event, such as node_fenced (may be repeated).")
+    list[str] | None,
+    typer.Option(help="Only this kind of event, such as node_fenced or 'node fenced' (may be repeated)."),
 ]
 Actor = Annotated[str | None, typer.Option(help="Only what this user did; `system` is the server.")]
 Subject = Annotated[
@@ -94,14 +96,15 @@ def audit(
     if ctx.invoked_subcommand is not None:
         return
     begin, until = _period(start, end, zone)
-    unknown = [one for one in kind or () if one not in all_kinds()]
+    kind = [kind_named(one) for one in kind or ()]
+    unknown = [one for one in kind if one not in all_kinds()]
     if mistyped := [one for one in unknown if near_kinds(one)]:
         raise UsageError(unknown_kind_words(mistyped[0]))
     with client_for(ctx) as client:
 
         def listed(about: str | None) -> list[EventOut]:
             found = client.record.listed(
-                oldest_first=oldest_first, kinds=kind or (), actor=actor, subject=about, start=begin, end=until
+                oldest_first=oldest_first, kinds=kind, actor=actor, subject=about, start=begin, end=until
             )
             return list(islice(found, limit + 1))
 
@@ -116,7 +119,7 @@ def audit(
             meant = None if events else _meant(client, subject)
             events = events if meant is None else listed(meant)
     if unknown and not events:  # a server of another version could have had some
-        raise UsageError(f"{unknown_kind_words(unknown[0])} The column WHAT of `gpu-dev audit` has the kinds.")
+        raise UsageError(f"{unknown_kind_words(unknown[0])} `gpu-dev audit` shows what there is.")
     if len(events) > limit:
         say(f"Only the {'oldest' if oldest_first else 'newest'} {limit} are shown; more with --limit.")
     put(show_list(events[:limit], _EVENT, output))

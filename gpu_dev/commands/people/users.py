@@ -6,21 +6,34 @@ from typing import Annotated
 import typer
 
 from gpu_dev.client import GpuDevClient
-from gpu_dev.display.output import Format, show_list, show_one
-from gpu_dev.display.views import LEFT, USER
+from gpu_dev.display.local_times import local_time
+from gpu_dev.display.output import Column, Format, View, show_list, show_one
+from gpu_dev.display.views import USER
 from gpu_dev.inputs.asking import confirmed
 from gpu_dev.inputs.ids import require_known
 from gpu_dev.inputs.requests import make_request
 from gpu_dev.options import Output, Yes
 from gpu_dev.session import client_for
 from gpu_dev.terminal import put
-from gpu_dev.wire.people import UserCreate
+from gpu_dev.wire.people import BelongingOut, UserCreate
+from reservation_core.domain.status_words import subject_status
 from reservation_core.domain.statuses import BookingStatus, JobStatus, Role
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 _MOST = 100_000
 _COUNTED = 1000
 UserName = Annotated[str, typer.Argument(metavar="NAME", help="A user's name.")]
+_LEFT = View[BelongingOut](
+    name=lambda thing: thing.id,
+    columns=(
+        Column("ID", lambda thing: thing.id),
+        Column("NAME", lambda thing: thing.name or ""),
+        Column("STATUS", lambda thing: subject_status(thing.id, thing.status)),
+        Column("STARTS", lambda thing: local_time(thing.starts_at)),
+        Column("ENDS", lambda thing: local_time(thing.ends_at)),
+    ),
+    empty="Nothing.",
+)
 
 
 @app.command("list")
@@ -74,7 +87,7 @@ def disable(
     put(f"{name} is disabled{cancelled}\n")
     if found.left_in_all:
         put(f"Left: {found.left_in_all}\n")
-        put(show_list(found.left, LEFT, Format.TABLE))
+        put(show_list(found.left, _LEFT, Format.TABLE))
     if found.left_in_all and not end:
         put(f"End all of it: gpu-dev users disable {name} --end\n")
 

@@ -32,7 +32,7 @@ def test_the_audit_log_of_a_job_is_found_by_its_name(system: System) -> None:
     assert system.cli("audit", "--subject", "nothing").returncode == 3
     unknown = system.cli("audit", "--kind", "foo", who="admin")
     assert (unknown.returncode, unknown.stdout) == (2, "")
-    assert "There are no events of the kind 'foo'. The column WHAT of `gpu-dev audit` has the kinds." in unknown.stderr
+    assert "There are no events of the kind 'foo'. `gpu-dev audit` shows what there is." in unknown.stderr
     mistyped = system.cli("audit", "--kind", "node_cordned", who="admin")
     assert (mistyped.returncode, "Did you mean node_cordoned?" in mistyped.stderr) == (2, True)
 

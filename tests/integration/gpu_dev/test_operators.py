@@ -73,12 +73,12 @@ def test_a_node_is_cordoned_and_that_is_on_record(system: System) -> None:
         == f"{node} is not cordoned any more: new jobs may start there\n"
     )
     lines = system.cli("audit", "--subject", node, "--actor", "admin", who="admin").stdout.splitlines()
-    assert [line.split()[7:9] for line in lines[1:]] == [["node_uncordoned", node], ["node_cordoned", node]]
+    assert [line.split()[7:10] for line in lines[1:]] == [["node", done, node] for done in ("uncordoned", "cordoned")]
     both = system.cli("audit", "--kind", "node_cordoned", "--kind", "node_uncordoned", "-o", "json", who="admin")
     assert [event["data"] for event in json.loads(both.stdout)["items"]] == [{}, {"reason": "A fan is loud."}]
     assert "Only the newest 1 are shown" in system.cli("audit", "--limit", "1", who="admin").stderr
     oldest = system.cli("audit", "--subject", node, "--actor", "admin", "--oldest-first", "--limit", "1", who="admin")
-    assert oldest.stdout.splitlines()[1].split()[7:9] == ["node_cordoned", node]
+    assert oldest.stdout.splitlines()[1].split()[7:9] == ["node", "cordoned"]
     assert "Only the oldest 1 are shown" in oldest.stderr
     assert system.cli("audit").returncode == 6
     assert "No" in system.cli("audit", "--subject", "user:alice").stdout

@@ -11,6 +11,7 @@ from api_service.web.visit import Visit
 from reservation_core.contracts.audit_log import EventOut
 from reservation_core.contracts.base import Page
 from reservation_core.domain.event_kinds import all_kinds, unknown_kind_words
+from reservation_core.domain.history.event_words import kind_named, kind_words
 
 _FILTERS = ("kind", "actor", "subject", "from", "to")
 _PAGE = 100
@@ -23,6 +24,7 @@ async def record_page(visit: Visit) -> Response:
     choice = read_choice("/admin/audit", visit.request.query_params.multi_items(), _FILTERS, _COLUMNS)
     choice = replace(choice, sort=_OLDEST if choice.sort == _OLDEST else "")
     asked = {name: visit.query(name) for name in _FILTERS}
+    asked["kind"] = kind_named(asked["kind"] or "")
     found = Page[EventOut](items=[], next_cursor=None)
     problem = None
     try:
@@ -46,6 +48,7 @@ async def record_page(visit: Visit) -> Response:
         other_way=replace(choice, sort="" if choice.sort else _OLDEST, cursor="").address,
         asked=asked,
         kinds=(kinds := all_kinds()),
+        kind_words=kind_words,
         unknown="" if not asked["kind"] or asked["kind"] in kinds else unknown_kind_words(asked["kind"]),
         problem=problem,
     )

@@ -155,6 +155,9 @@ async def test_the_record_is_read_by_who_and_what(browsing: SignedIn) -> None:
     await admin.send("/admin/users", name="dora", key="k")
     page = words(await admin.get("/admin/audit?actor=root&kind=user_created"))
     assert "user:dora" in page
+    assert "user created" in page
+    assert "user_created" not in page
+    assert "user:dora" in words(await admin.get("/admin/audit?actor=root&kind=user+created"))
     assert "user:dora" not in words(await admin.get("/admin/audit?actor=alice"))
     assert "No event matches" in words(await admin.get("/admin/audit?to=2000-01-01T00:00"))
     mistyped = words(await admin.get("/admin/audit?kind=user_creatd"))
@@ -259,7 +262,7 @@ async def test_statuses_of_windows_are_words_in_the_audit_log(
     )
     assert made.status_code == 201, made.text
     page = words(await (await browsing("root")).get("/admin/audit?kind=maintenance_planned"))
-    assert "maintenance_planned → planned" in page
+    assert "maintenance planned → planned" in page
 
 
 @pytest.mark.parametrize(
