@@ -1,12 +1,16 @@
 """The form that creates a token."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from api_service.problems import ProblemError
 from api_service.web.visit import Visit
+from reservation_core.contracts.base import Page
+from reservation_core.contracts.people import TokenOut
 from reservation_core.domain.statuses import TokenScope
 
+_ON_ITS_WAY_S = 5
 SCOPES = {
     "": "everything",
     "read": "reading only",
@@ -24,14 +28,33 @@ def scope_words(scopes: Sequence[TokenScope]) -> str:
     return choices.get(frozenset(scopes)) or ", ".join(scopes)
 
 
-def token_asked(visit: Visit) -> dict[str, Any]:
-    """A body for POST /v1/tokens. Raises ProblemError (422) for an invalid number or time."""
+async def own_tokens(visit: Visit) -> list[TokenOut]:
+    """The visitor's tokens and sessions that are not revoked."""
+    tokens = await visit.rest.all(Page[TokenOut], "/v1/tokens", {"user": visit.principal.user}, at_most=1000)
+    return [token for token in tokens if token.revoked_at is None]
+
+
+def latest_end(visit: Visit, own: Sequence[TokenOut]) -> datetime | None:
+    """When a token that the visitor makes now ends at the latest; None: never. `own`: the visitor's tokens."""
+    principal, longest = visit.principal, visit.services.settings.auth.longest_token
+    maker = principal.session_from or principal.token_id
+    ends = [token.expires_at for token in own if token.id == maker and token.expires_at is not None]
+    return min(ends + ([] if longest is None else [visit.now + longest]), default=None)
+
+
+def token_asked(visit: Visit, latest: datetime | None) -> dict[str, Any]:
+    """A body for POST /v1/tokens, of a token that lasts as long as it can unless the form says how long.
+
+    Raises ProblemError (422) for an invalid number or time.
+    """
     form = visit.form
     asked: dict[str, Any] = {}
     if (name := form.get("name")) is not None:
         asked["name"] = name
     if (lasts := form.duration("expires_in")) is not None:
         asked["expires_in"] = lasts
+    elif latest is not None:
+        asked["expires_in"] = max(1, int((latest - visit.now).total_seconds()) - _ON_ITS_WAY_S)
     if scopes := (form.get("scopes") or "").split():
         asked["scopes"] = scopes
     hours, until = form.decimal("gpu_hours", "The budget"), form.get("until")

@@ -9,12 +9,12 @@ from api_service.web.confirmation import ask
 from api_service.web.forms.policy_form import RuleText, rule_texts
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import WebRoute
-from api_service.web.token_form import SCOPES, scope_words, token_asked
+from api_service.web.token_form import SCOPES, latest_end, own_tokens, scope_words, token_asked
 from api_service.web.token_revocation import ask_to_revoke
 from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
 from reservation_core.contracts.notices import NoticePreferencesOut, NoticeTargetCreated
-from reservation_core.contracts.people import SecretOut, TokenCreated, TokenOut
+from reservation_core.contracts.people import SecretOut, TokenCreated
 from reservation_core.contracts.policy import RuleOut
 from reservation_core.contracts.sessions import SshKeyOut
 from reservation_core.domain.notices.kinds import KIND_MEANINGS, NoticeChannel, NoticeKind
@@ -34,14 +34,15 @@ async def account_page(visit: Visit) -> Response:
 async def make_token(visit: Visit) -> Response:
     """Create a token. This page alone shows its secret."""
     try:
-        return await show_account(visit, made=await visit.rest.post(TokenCreated, "/v1/tokens", token_asked(visit)))
+        asked = token_asked(visit, latest_end(visit, await own_tokens(visit)))
+        return await show_account(visit, made=await visit.rest.post(TokenCreated, "/v1/tokens", asked))
     except RestProblemError as problem:
         return await _refused(visit, problem)
 
 
 async def confirm_revoke(visit: Visit) -> Response:
     """Explain what revoking a token or a session would end."""
-    return ask_to_revoke(visit, await _tokens(visit), back="/account", fields={})
+    return ask_to_revoke(visit, await own_tokens(visit), back="/account", fields={})
 
 
 async def revoke_token(visit: Visit) -> Response:
@@ -53,7 +54,7 @@ async def revoke_token(visit: Visit) -> Response:
 
 async def confirm_end_other_sessions(visit: Visit) -> Response:
     """Explain which browsers would be signed out."""
-    others = [token for token in await _tokens(visit) if token.session and token.id != visit.principal.token_id]
+    others = [token for token in await own_tokens(visit) if token.session and token.id != visit.principal.token_id]
     if not others:
         raise RestProblemError.because(404, "No other browser is signed in.")
     times = [rfc3339(token.created_at) for token in others[:_NAMED]]
@@ -76,7 +77,7 @@ async def confirm_end_other_sessions(visit: Visit) -> Response:
 async def end_other_sessions(visit: Visit) -> Response:
     """Sign out all browsers but this one."""
     ended = 0
-    for token in await _tokens(visit):
+    for token in await own_tokens(visit):
         if token.session and token.id != visit.principal.token_id:
             await visit.rest.send("DELETE", f"/v1/tokens/{token.id}")
             ended += 1
@@ -151,12 +152,6 @@ async def _refused(visit: Visit, problem: RestProblemError) -> Response:
     return await show_account(visit, problem=problem)
 
 
-async def _tokens(visit: Visit) -> list[TokenOut]:
-    """The visitor's tokens that are not revoked."""
-    tokens = await visit.rest.all(Page[TokenOut], "/v1/tokens", {"user": visit.principal.user}, at_most=1000)
-    return [token for token in tokens if token.revoked_at is None]
-
-
 async def own_keys(visit: Visit) -> list[SshKeyOut]:
     """The visitor's SSH keys."""
     return await visit.rest.all(Page[SshKeyOut], "/v1/keys", {"user": visit.principal.user}, at_most=200)
@@ -193,12 +188,15 @@ async def show_account(
 ) -> Response:
     """The account's page. `made`, `target`: what was made just now; `typed_key`: an SSH key that was refused;
     `typed_secret`: the name of a secret that was refused."""
+    tokens = await own_tokens(visit)
     preferences = await visit.rest.get(NoticePreferencesOut, "/v1/notifications/preferences")
     return visit.page(
         "account.html",
         title="Your account",
         status=200 if problem is None else problem.status,
-        tokens=await _tokens(visit),
+        tokens=tokens,
+        latest_end=latest_end(visit, tokens),
+        by_token=visit.principal.session_from is not None,
         scopes=SCOPES,
         scope_words=scope_words,
         made=made,

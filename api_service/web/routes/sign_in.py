@@ -8,8 +8,9 @@ from starlette.responses import Response
 from api_service.access.access_log import name_user
 from api_service.access.sign_in_counting import counted_sign_in
 from api_service.metrics.http_metrics import SignInOutcome
-from api_service.problems import ProblemError
+from api_service.problems import ProblemError, of_exception
 from api_service.web.rendering import json_data
+from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.sessions import csrf
 from api_service.web.sessions.cookies import browser_zone, drop_zone, keep_zone
@@ -113,7 +114,8 @@ async def sign_out(visit: Visit) -> Response:
     async with services.runtime.uow() as uow:
         await tokens.revoke(uow, principal, principal.token_id, services.runtime.clock.now())
     services.authenticator.forget_revoked(principal, principal.user)
-    response = visit.go("/sign-in", "You are signed out.")
+    there = " You may still be signed in at your organisation." if principal.session_from is None else ""
+    response = visit.go("/sign-in", f"You are signed out.{there}")
     visit.cookies.drop_session(response)
     return response
 
@@ -139,11 +141,26 @@ async def choose_zone(visit: Visit) -> Response:
     return response
 
 
-def _form(visit: Visit, wanted: str, trouble: str | None = None) -> Response:
-    status = 200 if trouble is None else 401
+def refused_elsewhere(visit: Visit, error: Exception, wanted: str) -> Response:
+    """The sign-in page with the reason why the organisation's account signed nobody in. Raises unexpected errors."""
+    answer = of_exception(error, visit.request)
+    if answer is None:
+        raise error
+    problem = RestProblemError.of(answer)
+    response = _form(visit, wanted, problem.detail, problem.status, by_organisation=True)
+    if (retry_after := problem.headers.get("retry-after")) is not None:
+        response.headers["retry-after"] = retry_after
+    return response
+
+
+def _form(
+    visit: Visit, wanted: str, trouble: str | None = None, refused: int = 401, *, by_organisation: bool = False
+) -> Response:
+    status = 200 if trouble is None else refused
     context: dict[str, Any] = {
         "wanted": safe_return(wanted),
         "trouble": trouble,
+        "by_organisation": by_organisation,
         "issuer": visit.services.settings.web.oidc_issuer,
         "elsewhere": visit.services.settings.web.public_url if visit.cookies.would_be_dropped(visit.request) else None,
     }

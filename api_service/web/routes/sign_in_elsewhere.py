@@ -14,6 +14,7 @@ from starlette.responses import RedirectResponse, Response
 from api_service.access.access_log import name_user
 from api_service.access.sign_in_counting import counted_sign_in
 from api_service.problems import ProblemError, of_validation
+from api_service.web.routes.sign_in import refused_elsewhere
 from api_service.web.routing import PageAccess, WebRoute
 from api_service.web.sessions.return_address import safe_return
 from api_service.web.visit import Visit
@@ -25,16 +26,23 @@ from reservation_core.usecases.people.sign_in import SignedInUser
 from reservation_core.usecases.repeat_lost_transactions import repeat_lost
 
 _KEPT_S = 600
-_ANEW = "Open the sign-in page and start again."
+_ANEW = "Sign in again."
 
 
 async def start(visit: Visit) -> Response:
     """Redirect the browser to the identity provider."""
+    try:
+        return await _led_there(visit)
+    except Exception as error:  # noqa: BLE001 - what nobody foresaw travels on
+        return refused_elsewhere(visit, error, visit.query("next"))
+
+
+async def _led_there(visit: Visit) -> Response:
     flow = _flow(visit)
     with counted_sign_in(visit.services.metrics.http, SignInMethod.OIDC) as attempt:
         visit.services.sign_in_pace.admit(visit.request.scope)
         try:
-            begun = await flow.begin()
+            begun = await flow.begin(other_account=visit.query("account") == "other")
         except ProofUnavailableError as error:
             raise _unavailable(error) from error
         attempt.outcome = None  # counted when the browser is back
@@ -46,9 +54,14 @@ async def start(visit: Visit) -> Response:
 
 async def done(visit: Visit) -> Response:
     """Exchange the returned code for an ID token, and begin a session."""
-    flow = _flow(visit)
-    with counted_sign_in(visit.services.metrics.http, SignInMethod.OIDC):
-        signed_in, wanted = await _signed_in(visit, flow)
+    wanted = ""
+    try:
+        flow = _flow(visit)
+        with counted_sign_in(visit.services.metrics.http, SignInMethod.OIDC):
+            begun, wanted = _read_state(visit.cookies.sign_in(visit.request))
+            signed_in = await _signed_in(visit, flow, begun)
+    except Exception as error:  # noqa: BLE001 - what nobody foresaw travels on
+        return refused_elsewhere(visit, error, wanted)
     name_user(visit.request.scope, signed_in.user.name, signed_in.token.id)
     response = visit.go(wanted)
     visit.cookies.drop_sign_in(response)
@@ -56,9 +69,8 @@ async def done(visit: Visit) -> Response:
     return response
 
 
-async def _signed_in(visit: Visit, flow: CodeFlow) -> tuple[SignedInUser, str]:
-    """Return the user whom the issuer has let in, and the page they wanted."""
-    begun, wanted = _read_state(visit.cookies.sign_in(visit.request))
+async def _signed_in(visit: Visit, flow: CodeFlow, begun: PendingSignIn) -> SignedInUser:
+    """Return the user whom the issuer has let in."""
     if not hmac.compare_digest(visit.query("state").encode(), begun.state.encode()):
         raise ProblemError(403, "other_sign_in", f"This answer belongs to a sign-in of another browser. {_ANEW}")
     if visit.query("error"):
@@ -70,7 +82,7 @@ async def _signed_in(visit: Visit, flow: CodeFlow) -> tuple[SignedInUser, str]:
     try:
         token = await flow.finish(visit.query("code"), begun)
         proof = OidcProof(method=SignInMethod.OIDC, id_token=token)
-        return await repeat_lost(lambda: desk.sign_in(proof, session=True)), wanted
+        return await repeat_lost(lambda: desk.sign_in(proof, session=True))
     except ProofUnavailableError as error:
         raise _unavailable(error) from error
     except ValidationError as error:

@@ -39,8 +39,9 @@ class IssuerCodeFlow:
         self._client = client
         self._outside = outside
 
-    async def begin(self) -> PendingSignIn:
+    async def begin(self, *, other_account: bool = False) -> PendingSignIn:
         """Raises ProofUnavailableError."""
+        choice = {"prompt": "select_account"} if other_account else {}
         endpoint = self._https(await self._discover(), "authorization_endpoint")
         state, nonce, verifier = generate_token(_RANDOM), generate_token(_RANDOM), generate_token(_RANDOM)
         url: str = prepare_grant_uri(
@@ -53,6 +54,7 @@ class IssuerCodeFlow:
             nonce=nonce,
             code_challenge=create_s256_code_challenge(verifier),
             code_challenge_method="S256",
+            **choice,
         )
         return PendingSignIn(url, state, nonce, verifier)
 

@@ -97,13 +97,16 @@ def let_in(rules: Sequence[SignInRule], identity: ProvedIdentity) -> LocalUser:
             continue
         if not _USER.fullmatch(user):
             raise SignInRefusedError(
-                f"{identity.name} was recognised, but gives no valid user name. Ask an administrator for a"
-                f" sign-in rule ([[{identity.method}]]) that names your user."
+                f"{identity.name} can't sign in here: the account gives no valid user name. Ask an administrator for a"
+                f" rule ([[{identity.method}]] of the sign-in file) that names your user."
             )
         return LocalUser(user, rule.role, rule.create)
+    by_email = any("email" in rule.conditions for rule in rules if rule.method is identity.method)
+    unverified = by_email and "email" not in identity.attributes
+    fault = " It has no e-mail address that its issuer has verified." if unverified else ""
     raise SignInRefusedError(
-        f"{identity.name} was recognised, but no sign-in rule accepts it. Ask an administrator to add a rule"
-        f" ([[{identity.method}]]) for it, or for a token."
+        f"{identity.name} can't sign in here: no sign-in rule lets this account in.{fault} Ask an administrator to let"
+        f" it in (by a rule [[{identity.method}]] of the sign-in file), or for a token."
     )
 
 

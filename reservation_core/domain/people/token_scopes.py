@@ -59,13 +59,10 @@ class TokenReach:
             )
         expires_at = None if expires_in is None else now + expires_in
         if longest is not None and (expires_in is None or expires_in > longest):
-            raise ForbiddenError(
-                f"Tokens of this server work for at most {in_words(longest)}. Give an `expires_in` that is no longer."
-            )
+            raise ForbiddenError(f"Tokens of this server work for at most {in_words(longest)}. Choose a shorter time.")
         if self.expires_at is not None and (expires_at is None or expires_at > self.expires_at):
             raise ForbiddenError(
                 f"The token that you use ends at {time_words(self.expires_at, UTC, seconds=True)}, and tokens made "
-                "with it can't last longer. Give an `expires_in` that ends sooner, or sign in with a token that lasts "
-                "longer."
+                "with it can't last longer. Choose a shorter time, or sign in with a token that lasts longer."
             )
         return TokenReach(scopes or self.scopes, expires_at, self.generation + 1)

@@ -17,8 +17,8 @@ class PendingSignIn:
 class CodeFlow(Protocol):
     """The authorization code flow with PKCE (RFC 6749, 7636; OpenID Connect Core 3.1)."""
 
-    async def begin(self) -> PendingSignIn:
-        """Raises ProofUnavailableError."""
+    async def begin(self, *, other_account: bool = False) -> PendingSignIn:
+        """The way there; `other_account`: the issuer asks which account to use. Raises ProofUnavailableError."""
 
     async def finish(self, code: str, begun: PendingSignIn) -> str:
         """The ID token for a code, with the expected nonce; its claims are not checked yet.

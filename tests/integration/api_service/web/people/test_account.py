@@ -1,5 +1,7 @@
 """One's own tokens, browsers and notices, on pages."""
 
+import httpx
+
 from reservation_core.ports.people.notices import NoticeRoutes
 from reservation_core.runtime.wiring import Runtime
 from tests.integration.api_service.callers import People
@@ -22,6 +24,21 @@ async def test_a_token_is_shown_once_and_works_until_it_is_revoked(browsing: Sig
     token = listed[: listed.index("laptop")].split()[-1]
     await alice.send(f"/account/tokens/{token}/revoke")
     assert (await other.client.get("/account")).status_code == 303  # a session that was begun with it, too
+
+
+async def test_how_long_a_token_lasts_is_said_before_it_is_made(
+    browsing: SignedIn, alice: httpx.AsyncClient, people: People
+) -> None:
+    lasting = words(await (await browsing("alice")).get("/account"))
+    assert "It stops working when the token that you signed in with ends or is revoked. The table" in lasting
+    made = (await alice.post("/v1/tokens", json={"expires_in": "PT2H"})).json()
+    people.secrets["short"] = made["token"]
+    short = await browsing("short")
+    assert "ends or is revoked, and at" in words(await short.get("/account"))
+    done = await short.send("/account/tokens", name="of-short", key="k2")
+    assert done.status_code == 200, words(done.text)
+    refused = await short.send("/account/tokens", expires_in="3h", key="k3")
+    assert "Choose a shorter time, or sign in with a token that lasts longer." in words(refused.text)
 
 
 async def test_all_other_browsers_are_signed_out_at_once(browsing: SignedIn) -> None:

@@ -69,6 +69,43 @@ async def test_whoever_signs_in_there_is_signed_in_here(browser: Browser, world:
     )
 
 
+async def test_an_account_that_is_not_let_in_reads_why_on_the_sign_in_page(
+    browser: Browser, world: SignInWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = world.issuer.claims
+    for given, said in (
+        ({"email": "eve@elsewhere.example"}, "eve@elsewhere.example of https://issuer.example can't sign in here: no"),
+        ({"email_verified": False}, "It has no e-mail address that its issuer has verified. Ask an administrator"),
+    ):
+        monkeypatch.setattr(world.issuer, "claims", lambda now, given=given, **more: good(now, **more, **given))
+        url = await sent_away(browser)
+        refused = await back(browser, url, world.issuer.visited(url))
+        assert refused.status_code == 403
+        assert said in words(refused.text)
+        assert '<form method="post" action="/sign-in">' in refused.text
+        assert "/sign-in/start?next=/jobs&amp;account=other" in refused.text
+    # The issuer would choose the same account again by itself.
+    other = await browser.client.get("/sign-in/start", params={"next": "/jobs", "account": "other"})
+    assert "prompt=select_account" in other.headers["location"]
+    assert "prompt" not in url
+
+
+async def test_a_token_made_after_such_a_sign_in_lasts_as_long_as_it_and_signing_out_says_what_stays(
+    browser: Browser, world: SignInWorld
+) -> None:
+    url = await sent_away(browser)
+    await back(browser, url, world.issuer.visited(url))
+    page = words(await browser.get("/account"))
+    assert "It stops working when you sign out of this browser, and at" in page
+    made = await browser.send("/account/tokens", name="laptop", key="k1")
+    assert (made.status_code, "Your token. Copy it now" in made.text) == (200, True), words(made.text)
+    done = await browser.send("/sign-out")
+    assert done.headers["location"] == "/sign-in"
+    assert "You are signed out. You may still be signed in at your organisation." in words(
+        await browser.get("/sign-in")
+    )
+
+
 async def test_a_return_is_good_once_and_for_the_browser_that_began(browser: Browser, world: SignInWorld) -> None:
     url = await sent_away(browser)
     code = world.issuer.visited(url)

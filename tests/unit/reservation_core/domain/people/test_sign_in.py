@@ -201,4 +201,5 @@ def test_other_arns_let_nobody_in(arn: str, error: type[Exception]) -> None:
 def test_what_is_said_names_who_was_proved() -> None:
     with pytest.raises(SignInRefusedError) as caught:
         let_in([], person(sub="x"))
-    assert re.search(r"somebody was recognised.*\[\[oidc\]\]", caught.value.detail)
+    assert "e-mail" not in caught.value.detail
+    assert re.search(r"somebody can't sign in here.*\[\[oidc\]\]", caught.value.detail)
