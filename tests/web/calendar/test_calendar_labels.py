@@ -175,6 +175,56 @@ async def test_a_label_stands_on_no_slot_that_was_found(
         system.rest("alice").delete(f"/v1/bookings/{booking['id']}").raise_for_status()
 
 
+async def test_slots_that_were_found_merge_no_bookings(people: People, system: WebSystem) -> None:
+    """Of two bookings close to each other the second has its label behind it, where a slot is found."""
+    start = day(3)
+    body = {"gpus": 2, "node": RHEA, "duration": 4 * 3600}
+    made = [
+        system.rest("alice").post(
+            "/v1/bookings", json=body | {"start": (start + timedelta(hours=hours)).isoformat(), "title": title}
+        )
+        for hours, title in ((10, "one"), (15, "two"), (60, "far"))
+    ]
+    page = (await people("alice", viewport={"width": 1440, "height": 900})).page
+    shown = page.locator("#calendar .ec-event.mine .label")
+    try:
+        week = f"/calendar?from={start:%Y-%m-%d}&view=week&by=node&type=a100"
+        await page.goto(week)
+        await expect(shown).to_have_text(["one", "two", "far"])
+        await page.goto(f"{week}&find=yes&gpus=2&length=4h")
+        await expect(page.locator("#calendar .offer").first).to_be_visible()
+        await expect(shown).to_have_text(["one", "two", "far"])
+        _, covering, _ = await page.evaluate(_ON_SLOTS)
+        assert covering == []
+    finally:
+        for answer in made:
+            system.rest("alice").delete(f"/v1/bookings/{answer.raise_for_status().json()['id']}").raise_for_status()
+
+
+async def test_a_window_that_only_gets_higher_is_not_drawn_anew(people: People) -> None:
+    page = (await people("alice", viewport={"width": 390, "height": 700})).page
+    await opened(page, "view=week&by=node")
+    await assert_readable(page)
+    await page.evaluate("document.querySelectorAll('#calendar .label').forEach((label) => { label.title = 'kept'; })")
+    for size in ((390, 844), (800, 844)):
+        await page.set_viewport_size({"width": size[0], "height": size[1]})
+        kept = page.locator("#calendar .label[title=kept]")
+        await expect(kept).to_have_count(0) if size[0] == 800 else await assert_readable(page)
+        assert (await kept.count() > 10) == (size[0] == 390)
+
+
+async def test_on_a_phone_the_first_day_is_whole(people: People, system: WebSystem) -> None:
+    page = (await people("alice", viewport={"width": 390, "height": 844})).page
+    for view in ("week", "2weeks", "month"):
+        await page.goto(f"/calendar?view={view}&by=node")
+        first = page.locator("#calendar .ec-col-head").first
+        await expect(first).to_be_visible()
+        rows, box = await page.locator("#calendar .ec-row-head").first.bounding_box(), await first.bounding_box()
+        assert rows is not None
+        assert box is not None
+        assert box["x"] >= rows["x"] + rows["width"] - 1, view
+
+
 async def test_all_of_them_are_in_the_cards(people: People, bookings: int) -> None:
     """Each booking is an entry, or one of a merged entry; a card has its title, GPUs and times."""
     alice = await people("alice", viewport={"width": 1440, "height": 900})
