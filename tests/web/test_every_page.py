@@ -156,6 +156,25 @@ async def test_a_log_that_comes_in_pieces_stays_where_it_is(people: People, thin
     assert await root.page.evaluate("window.shifts") == []
 
 
+async def test_output_has_room_once_there_is_some(page: Page, things: dict[str, str], system: WebSystem) -> None:
+    """Before, a sentence says that there is none; what is below moves little as it comes."""
+    first = system.submit("root", "sleep", "3000", gpu_type="a100", name="first")
+    then = system.submit("root", "seq", "200", gpu_type="a100", after=[{"job": first, "when": "ended"}])
+    await page.goto(f"/jobs/{then}")
+    log = page.locator("#log")
+    assert await log.evaluate("(log) => log.offsetHeight") < 150
+    await expect(page.locator("#log-state")).to_have_text("It has not started yet: its output appears here.")
+    await page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    await page.evaluate(_SETTLED)
+    await page.evaluate("window.shifts.length = 0")
+    system.rest("root").post(f"/v1/jobs/{first}/cancel").raise_for_status()
+    await expect(log).to_contain_text("200")
+    assert await log.evaluate("(log) => log.offsetHeight") > 400
+    await assert_still(page, "output that begins")
+    await page.goto(f"/jobs/{first}")
+    assert await log.evaluate("(log) => log.offsetHeight") < 150, "it printed nothing"
+
+
 async def test_fields_and_what_they_are_for_can_be_seen(people: People, things: dict[str, str]) -> None:
     root = await people("root")
     for scheme in ("dark", "light"):
