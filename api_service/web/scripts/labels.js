@@ -62,7 +62,8 @@ export function placeLabels(place) {
   const entries = place.querySelectorAll(".ec-event:not(.heat-row, .ec-preview, .ec-ghost)");
   const lines = measured(entries, place.querySelectorAll(".offer"));
   if (labels.length > 0) measure.font = getComputedStyle(labels[0]).font;
-  return lines.flatMap((line) => placeLine(line, body));
+  const seen = place.querySelector(".ec-row-head").getBoundingClientRect().right; // further left nothing is seen now
+  return lines.flatMap((line) => placeLine(line, body, seen));
 }
 
 /** What of a label is shown and where, as {short, room, where, width}: `short` is null where all of it is. */
@@ -80,7 +81,7 @@ function fitted({ label, room: within, wanted }, before, after) {
   return { short, room: wider, where: place, width, tight: place === "within" && width > within };
 }
 
-function placeLine({ entries: line, covered }, { left, right }) {
+function placeLine({ entries: line, covered }, { left, right }, seen) {
   const unnamed = [];
   let taken = left; // what stands beside the one before ends there
   line.forEach((one, number) => {
@@ -88,7 +89,7 @@ function placeLine({ entries: line, covered }, { left, right }) {
     const title = label.parentElement;
     const behind = covered.filter((slot) => slot.right > at.right).map((slot) => Math.max(slot.left, at.right));
     const ahead = covered.filter((slot) => slot.left < at.left).map((slot) => Math.min(slot.right, at.left));
-    const [end, start] = [line[number + 1]?.at.left ?? right, taken];
+    const [end, start] = [line[number + 1]?.at.left ?? right, at.left > seen ? Math.max(taken, seen) : taken];
     const beside = (stop, from) => fitted(one, at.left - from - 2 * GAP, stop - at.right - 2 * GAP);
     const { short, room, where, width, tight } = beside(Math.min(end, ...behind), Math.max(start, ...ahead));
     taken = at.right;
