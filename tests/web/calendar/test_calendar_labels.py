@@ -225,6 +225,21 @@ async def test_on_a_phone_the_first_day_is_whole(people: People, system: WebSyst
         assert box["x"] >= rows["x"] + rows["width"] - 1, view
 
 
+@pytest.mark.parametrize("size", SIZES, ids=("desktop", "phone"))
+async def test_the_table_has_room_for_days_beside_long_names(people: People, size: tuple[int, int]) -> None:
+    page = (await people("alice", viewport={"width": size[0], "height": size[1]})).page
+    for by in ("node", "card"):
+        await page.goto(f"/calendar?as=table&view=week&by={by}")
+        rows = page.locator(".calendar-table tbody tr")
+        for row in await rows.all():
+            name, first = await row.locator("th").bounding_box(), await row.locator("td").first.bounding_box()
+            assert name is not None
+            assert first is not None
+            assert name["width"] < size[0] / 2.5
+            assert name["x"] + name["width"] <= first["x"] + 1
+            assert await row.locator("th").evaluate("(head) => head.scrollWidth <= head.clientWidth")
+
+
 async def test_all_of_them_are_in_the_cards(people: People, bookings: int) -> None:
     """Each booking is an entry, or one of a merged entry; a card has its title, GPUs and times."""
     alice = await people("alice", viewport={"width": 1440, "height": 900})
