@@ -92,6 +92,7 @@ _SPEC = jobs.JobSpec(
     workload={"image": None, "command": ["x"], "env": {}, "working_dir": None},
 )  # fmt: skip
 _SIGNED_IN = sign_in.SignedIn(user="ann", role="user", token_id="tok-1", token="t", expires_at=NOON)
+_SLOT = bookings.FreeSlotOut(gpu_type="h100", start=NOON, end=NOON, latest_start=NOON)
 _SERIES = bookings.BookingSeries(series_id="ser-1", items=[_BOOKING], skipped=[])
 _VERDICT = policy.Explanation(
     verdict="accepted", starts_at=NOON, reasons=[{"code": "waiting_for_gpus", "detail": "Later."}], allowed=True,
@@ -123,6 +124,7 @@ _ANSWERS = {
     "/v1/tokens": _page(_TOKEN),
     "/v1/policy/explain": _VERDICT.model_dump(mode="json"),
     "/v1/simulations": _SIMULATION.model_dump(mode="json"),
+    "/v1/bookings/slots": _page(_SLOT),
     "/v1/bookings/bkg-1": _BOOKING.model_dump(mode="json"),
     "/v1/events/chain": _page(_LINE),
     "/v1/policy/default": _RULE.model_dump(mode="json"),
