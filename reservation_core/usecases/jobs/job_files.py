@@ -11,7 +11,7 @@ from hashlib import sha256
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import InvalidFolderError, LimitExceededError, NotFoundError, UnknownFolderError
-from reservation_core.domain.model import Reservation
+from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reservation
 from reservation_core.domain.sync.folders import (
     FolderEntry,
     chunk_sizes,
@@ -141,11 +141,21 @@ async def results_of(uow: UnitOfWork, principal: Principal, job_id: str) -> tupl
         )
     found = await uow.files.results(job_id)
     if found is None:
-        raise NotFoundError(
-            f"{job_id} has kept no files: its command has not ended, it was not asked to, or its time was over before "
-            f"they were sent. `gpu-dev logs {job_id}` may say more."
-        )
+        raise NotFoundError(f"{job_id} {_why_no_results(job)}")
     return found[0].hex(), found[1]
+
+
+def _why_no_results(job: Reservation) -> str:
+    """Why a job has no folder that it has kept."""
+    if job.workload.sync is None or not job.workload.sync.fetch:
+        return "was not asked to keep files. `gpu-dev run --fetch PATH` asks for that."
+    if job.status not in FINAL_STATUSES:
+        return f"is {job.status.value}. It keeps its files when its command has ended."
+    if job.started_at is None:
+        return "has never started, so it has no files."
+    if job.status in (JobStatus.CANCELLED, JobStatus.EXPIRED):
+        return f"was ended before it sent its files. `gpu-dev logs {job.id}` shows how far it came."
+    return f"could not send its files, or they were removed after some days. `gpu-dev logs {job.id}` may say more."
 
 
 async def keep_results(uow: UnitOfWork, principal: Principal, job_id: str, folder: str, now: datetime) -> None:

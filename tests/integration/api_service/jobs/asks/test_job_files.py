@@ -17,6 +17,7 @@ from reservation_core.runtime.settings.user_data import SyncSettings
 from reservation_core.runtime.wiring import Runtime
 from reservation_core.usecases.sessions.server_keys import job_token_key
 from tests.database.sql import sql
+from tests.integration.api_service.bookings.calendars import execute
 from tests.integration.api_service.callers import JOB
 
 Calling = Callable[[str], httpx.AsyncClient]
@@ -25,6 +26,9 @@ BYTES = {"Content-Type": "application/octet-stream"}
 
 def pack(*chunks: bytes) -> bytes:
     return b"".join(framed(sha256(chunk).digest(), chunk) for chunk in chunks)
+
+
+YET = "is queued. It keeps its files when its command has ended."
 
 
 def listed(**files: bytes) -> dict[str, Any]:
@@ -68,13 +72,32 @@ async def test_a_folder_goes_into_a_job_and_results_come_out(alice: httpx.AsyncC
     assert [chunk for _, chunk in read_pack(data)] == [b"aaa", b"bb"]
     rest = (await alice.get(f"/v1/jobs/{job}/files/data", params={"skip": 1})).content
     assert [chunk for _, chunk in read_pack(rest)] == [b"bb"]
-    assert (await alice.get(f"/v1/jobs/{job}/results")).status_code == 404
+    none_yet = await alice.get(f"/v1/jobs/{job}/results")
+    assert (none_yet.status_code, none_yet.json()["detail"]) == (404, f"{job} {YET}")
     kept = await send(alice, out=b"result")
     assert (await alice.put(f"/v1/jobs/{job}/results", json={"folder": kept})).status_code == 200
     assert (await alice.get(f"/v1/jobs/{job}/results")).json()["id"] == kept
     spec = (await alice.get(f"/v1/jobs/{job}/spec")).json()
     assert spec["sync"] == {"folder": folder, "fetch": ["out"]}
     assert (await alice.post("/v1/jobs", json=spec)).status_code == 202
+
+
+async def test_a_job_without_results_says_the_one_reason(alice: httpx.AsyncClient, runtime: Runtime) -> None:
+    unasked = (await alice.post("/v1/jobs", json=JOB)).json()["id"]
+    assert "was not asked to keep files." in (await alice.get(f"/v1/jobs/{unasked}/results")).json()["detail"]
+    job = await submitted(alice, fetch=["out"])
+    for status, started, words in (
+        ("cancelled", False, "has never started, so it has no files."),
+        ("expired", True, "was ended before it sent its files."),
+        ("succeeded", True, "could not send its files, or they were removed after some days."),
+    ):
+        await execute(
+            runtime,
+            f"UPDATE reservations SET status = :status, finished_at = now(), "
+            f"started_at = {'now()' if started else 'NULL'} WHERE id = :id",
+            id=job, status=status,
+        )  # fmt: skip
+        assert (await alice.get(f"/v1/jobs/{job}/results")).json()["detail"].startswith(f"{job} {words}")
 
 
 async def test_a_digest_alone_gives_nobody_the_content(
