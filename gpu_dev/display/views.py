@@ -87,7 +87,7 @@ def status_words(job: "Job") -> str:
     if job.array is None:
         return job.status.value
     ended = job.array.succeeded + job.array.failed + job.array.cancelled + job.array.expired
-    return f"{job.status.value} {ended}/{job.array.size}"
+    return f"{job.status.value}, {ended} of {job.array.size} ended"
 
 
 def _array(array: "JobArray | None") -> str:

@@ -23,7 +23,7 @@ def test_elements_run_with_their_indexes_and_the_array_is_one_job(system: System
     assert array["array"] == {
         "size": 4, "parallel": 2, "queued": 0, "running": 0, "succeeded": 3, "failed": 1, "cancelled": 0, "expired": 0,
     }  # fmt: skip
-    assert "failed 4/4" in system.cli("list", "--all").stdout
+    assert "failed, 4 of 4 ended" in system.cli("list", "--all").stdout
     shown = system.cli("show", array_id).stdout
     assert "3 succeeded, 1 failed of 4; at most 2 at once" in shown
     assert system.cli("logs", f"{array_id}.3").stdout == "element 3 of 4\n"
