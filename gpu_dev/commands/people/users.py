@@ -1,6 +1,7 @@
 """`users list|add|disable|enable|me`."""
 
-from itertools import chain, islice
+from collections.abc import Iterable
+from itertools import islice
 from typing import Annotated
 
 import typer
@@ -22,6 +23,10 @@ from reservation_core.domain.statuses import BookingStatus, JobStatus, Role
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 _MOST = 100_000
 _COUNTED = 1000
+_WAITING_JOBS = (JobStatus.QUEUED,)
+_RUNNING_JOBS = (JobStatus.STARTING, JobStatus.RUNNING, JobStatus.ENDING)
+_WAITING_BOOKINGS = (BookingStatus.WAITING, BookingStatus.OFFERED)
+_BOOKED = (BookingStatus.CONFIRMED, BookingStatus.ACTIVE)
 UserName = Annotated[str, typer.Argument(metavar="NAME", help="A user's name.")]
 _LEFT = View[BelongingOut](
     name=lambda thing: thing.id,
@@ -70,8 +75,8 @@ def disable(
 ) -> None:
     """Disable a user (administrators): their tokens stop working, and nothing new of theirs starts.
 
-    It asks first, and says how many of their jobs and requests wait: these are cancelled. Running jobs and bookings go
-    on and are listed; --end ends them, too.
+    It asks first, and counts their waiting jobs and requests, which are cancelled, and their running jobs and bookings.
+    These go on and are listed; --end ends them, too.
     """
     with client_for(ctx) as client:
         if not yes:
@@ -79,8 +84,8 @@ def disable(
             require_known(name, users, "user", "gpu-dev users list")
             if users[name].disabled_at is None:
                 confirmed(_question(client, name, end=end), yes=yes)
-            elif end:
-                confirmed(f"{name} is disabled already. End the running jobs and bookings of {name}?", yes=yes)
+            elif end and (running := _counts(client, name, waiting=False)):
+                confirmed(f"{name} is disabled already. End what goes on of {name} ({running})?", yes=yes)
         found = client.disable_user(name, end=end)
     what = "jobs, bookings and requests" if end else "waiting jobs and requests"
     cancelled = f"; {what} cancelled: {found.cancelled}" if found.cancelled else ""
@@ -93,21 +98,24 @@ def disable(
 
 
 def _question(client: GpuDevClient, name: str, *, end: bool) -> str:
-    ended = "running jobs and bookings end" if end else "running jobs and bookings go on"
-    waiting = _waiting(client, name)
-    cancelled = f"waiting jobs and requests are cancelled ({_counted(waiting)}); " if waiting else ""
-    return f"Disable {name}? Their tokens stop working; {cancelled}{ended}."
+    waiting, running = _counts(client, name, waiting=True), _counts(client, name, waiting=False)
+    cancelled = f"waiting jobs and requests are cancelled ({waiting}); " if waiting else ""
+    kept = f"running jobs and bookings {'end' if end else 'go on'}{f' ({running})' if running else ''}"
+    return f"Disable {name}? Their tokens stop working; {cancelled}{kept}."
 
 
-def _waiting(client: GpuDevClient, name: str) -> int:
-    """How many jobs and requests of theirs wait, counted up to a bound."""
-    jobs = client.jobs([JobStatus.QUEUED], user=name)
-    bookings = client.bookings.calendar(statuses=[BookingStatus.WAITING, BookingStatus.OFFERED], user=name)
-    return sum(1 for _ in islice(chain(jobs, bookings), _COUNTED))
+def _counts(client: GpuDevClient, name: str, *, waiting: bool) -> str:
+    """How many jobs and bookings of theirs wait, or run or are booked, counted up to a bound; empty: none."""
+    jobs = client.jobs(_WAITING_JOBS if waiting else _RUNNING_JOBS, user=name)
+    bookings = client.bookings.calendar(statuses=_WAITING_BOOKINGS if waiting else _BOOKED, user=name)
+    words = [_counted(jobs, "job"), _counted(bookings, "request" if waiting else "booking")]
+    return " and ".join(filter(None, words))
 
 
-def _counted(waiting: int) -> str:
-    return f"{waiting} or more" if waiting == _COUNTED else str(waiting)
+def _counted(found: Iterable[object], word: str) -> str:
+    number = sum(1 for _ in islice(found, _COUNTED))
+    more = " or more" if number == _COUNTED else ""
+    return f"{number}{more} {word if number == 1 else f'{word}s'}" if number else ""
 
 
 @app.command()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 
 from tests.integration.gpu_dev.conftest import ROOT, System
 from tests.waiting import PATIENCE_S, eventually_sync
@@ -123,12 +124,16 @@ def test_who_disables_somebody_is_told_how_many_of_theirs_wait(system: System) -
     token = system.cli("tokens", "create", "--user", "fred", who="admin").stdout.strip()
     for _ in range(3):
         assert system.cli("submit", "-g", "64", "-d", "1h", "--", "true", GPU_DEV_TOKEN=token).returncode == 0
-    at = AtTerminal(system, "users", "disable", "fred", who="admin")
-    at.shows("waiting jobs and requests are cancelled (3); running jobs and bookings go on.")
-    at.answer("n\n")
-    assert at.process.wait(PATIENCE_S) == 1
-    at.process.communicate()
-    os.close(at.master)
+    start = (datetime.now(UTC) + timedelta(days=1)).isoformat(timespec="minutes")
+    booked = system.cli("book", "create", "-g1", "--start", start, "-d1h", GPU_DEV_TOKEN=token)
+    assert booked.returncode == 0, booked.stderr
+    for options, kept in (((), "go on (1 booking)."), (("--end",), "end (1 booking).")):
+        at = AtTerminal(system, "users", "disable", "fred", *options, who="admin")
+        at.shows(f"waiting jobs and requests are cancelled (3 jobs); running jobs and bookings {kept}")
+        at.answer("n\n")
+        assert at.process.wait(PATIENCE_S) == 1
+        at.process.communicate()
+        os.close(at.master)
     assert system.cli("users", "me", GPU_DEV_TOKEN=token).returncode == 0
 
 
