@@ -154,13 +154,14 @@ def refused_elsewhere(visit: Visit, error: Exception, wanted: str) -> Response:
 
 
 def _form(
-    visit: Visit, wanted: str, trouble: str | None = None, refused: int = 401, *, by_organisation: bool = False
+    visit: Visit, wanted: str, trouble: str | None = None, status: int = 401, *, by_organisation: bool = False
 ) -> Response:
-    status = 200 if trouble is None else refused
+    status = 200 if trouble is None else status
     context: dict[str, Any] = {
         "wanted": safe_return(wanted),
         "trouble": trouble,
         "by_organisation": by_organisation,
+        "other_account": by_organisation and status == HTTPStatus.FORBIDDEN,
         "issuer": visit.services.settings.web.oidc_issuer,
         "elsewhere": visit.services.settings.web.public_url if visit.cookies.would_be_dropped(visit.request) else None,
     }

@@ -106,4 +106,10 @@ def _describe(error: Exception) -> str:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return f"its certificate is not trusted: {cause.verify_message}"
         cause = cause.__cause__ or cause.__context__
-    return type(error).__name__
+    match error:
+        case httpcore.TimeoutException():
+            return "it did not answer in time"
+        case httpcore.ProtocolError():
+            return "it did not answer in HTTP"
+        case _:
+            return "no connection"

@@ -235,7 +235,8 @@ async def test_an_issuer_that_is_away_is_said(browser: Browser, world: SignInWor
     world.network.ports.clear()
     away = await browser.client.get("/sign-in/start")
     assert away.status_code == 503
-    assert "Try again" in words(away.text)
+    assert "issuer.example can't be reached (no connection). Try again." in words(away.text)
+    assert "another account" not in away.text, "no account was refused"
     assert away.headers["retry-after"] == "5"
 
 
