@@ -30,8 +30,8 @@ def test_a_reason_is_said_once() -> None:
     )
     assert [(step.words, step.why) for step in steps] == [
         ("running", RUNS.detail),
-        ("idle warning", None),
-        ("kept", None),
+        ("its GPUs are idle", None),
+        ("kept, although its GPUs are idle", None),
         ("ending", ENDS.detail),
         ("succeeded", None),
     ]
@@ -41,4 +41,4 @@ def test_a_reason_is_said_once() -> None:
 def test_a_missed_promise_says_why() -> None:
     missed = replace(event(1, "start_promise_missed", None, None, None), data={"because": "Node n1 was cordoned."})
     [step] = life_of([missed], NOW)
-    assert (step.words, step.why) == ("start promise missed", "Node n1 was cordoned.")
+    assert (step.words, step.why) == ("promised start missed", "Node n1 was cordoned.")
