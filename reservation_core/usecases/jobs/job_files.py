@@ -11,7 +11,8 @@ from hashlib import sha256
 
 from reservation_core.adapters.postgres.unit_of_work import UnitOfWork
 from reservation_core.domain.errors import InvalidFolderError, LimitExceededError, NotFoundError, UnknownFolderError
-from reservation_core.domain.model import FINAL_STATUSES, JobStatus, Reservation
+from reservation_core.domain.model import Reservation
+from reservation_core.domain.statuses import FINAL_STATUSES, JobStatus
 from reservation_core.domain.sync.folders import (
     FolderEntry,
     chunk_sizes,
