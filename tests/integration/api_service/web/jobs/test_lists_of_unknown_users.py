@@ -17,7 +17,7 @@ async def test_administrators_read_who_may_be_meant(
     assert answer.status_code == 404
     assert "There is no user 'alicce'. Did you mean alice?" in answer.json()["detail"]
     assert (await root.get(path, params={"user": "alice"})).status_code == 200
-    # They learn nothing about users whom they may not list.
+    # Other users learn nothing about a user whom they may not list.
     if path != "/v1/bookings":
         assert (await alice.get(path, params={"user": "bobb"})).json()["items"] == []
 

@@ -148,7 +148,7 @@ async def test_a_booking_made_behind_the_planners_back_is_seen_as_jobs_start(
     job = await world.submitted()
     await planner.cycle()
     assert await statuses(world, job) == [JobStatus.QUEUED]
-    # The first answer counts the booking, too.
+    # The first estimate counts the booking, too.
     await planner.publish_estimates()
     view = await world.view(job)
     assert (view.reservation.reason.code, view.estimated_start_at) == (ReasonCode.QUOTA_REACHED, booked.span.end)

@@ -39,7 +39,7 @@ def told(wish: Waiting, rows: tuple[Commitment, ...]) -> tuple[datetime | None, 
     picture = Picture(snapshot(NODES, rows, [wish]))
     picture.set_quotas(QuotaBook(POLICY, NAMES))
     picture.note_held(holdings)
-    # The answer does not depend on how far the planner has come.
+    # The reason does not depend on how far the planner has come.
     [first] = estimate_waits(picture, T0, 1)
     assert plan_starts(picture, T0, 1) == []
     while plan_slots(picture, T0, 10, 10).more:
