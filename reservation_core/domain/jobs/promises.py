@@ -12,9 +12,6 @@ SLACK = timedelta(seconds=2)
 PODS_SLACK = timedelta(seconds=5)
 """Pods that begin this long after the promised start, on GPUs given in time, are in time."""
 
-CLEARED = "Its slot had to make room for a start that could not be postponed."
-"""Why a slot is later than its promise, by default."""
-
 ALLOCATED_LATE = "No planner ran at its promised start, so it got its GPUs late."
 RAN_LATE = "It had its GPUs in time, but its pods began to run late."
 NEVER_STARTED = "It had not started when it stopped waiting."

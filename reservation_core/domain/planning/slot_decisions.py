@@ -11,7 +11,7 @@ A *walk* goes through jobs with a slot, after something was given back, a part o
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from heapq import merge
 from itertools import islice
 
@@ -27,11 +27,8 @@ from reservation_core.domain.pools.pool import Pool, write_row
 from reservation_core.domain.pools.pool_profile import Fit
 
 UNUSABLE = "A GPU of its slot can't be used any more."
-WAS_UNUSABLE = "GPUs that were kept for it could not be used for a time, so it starts later."
 STILL_HELD = "Others still have GPUs of its slot."
 LAPSED = "Its slot is over, and its GPUs were not free in it."
-_NOTED = length_micros(timedelta(minutes=1))
-"""For how long after its promised start a job is found late. What nothing planned then is recorded as it starts."""
 USED = 0.4
 """After which part of its time a part of the work takes no other step: what a step takes at most must be left."""
 
@@ -95,18 +92,11 @@ def plan_slots(
 
 
 def late_starts(picture: Picture, now: datetime) -> list[LateStart]:
-    """Jobs that can't start although their slot has come, with the jobs in their way, or their promised start.
-
-    The promised start comes without a slot, or with a later one, where GPUs can't be used, or could not for a time.
-    """
-    at = picture.catch_up(now)
-    ledger, queue = picture.ledger, picture.queue
-    late = [
-        LateStart(job_id, _why_no_slot(picture, queue.jobs[job_id]))
-        for job_id, promised in queue.promises.items()
-        if at - _NOTED < promised < at and job_id not in ledger.due and job_id in queue.jobs
-    ]
-    for job_id in sorted(ledger.due & queue.jobs.keys()):
+    """Jobs that can't start although their slot has come, and the jobs in their way."""
+    picture.catch_up(now)
+    ledger = picture.ledger
+    late = []
+    for job_id in sorted(ledger.due & picture.queue.jobs.keys()):
         holders = {
             other
             for gpu_id, _ in ledger.by_reservation[job_id]
@@ -118,12 +108,6 @@ def late_starts(picture: Picture, now: datetime) -> list[LateStart]:
             late.append(LateStart(job_id, UNUSABLE))
         # Else its time has come in this very moment, and it is started next.
     return late
-
-
-def _why_no_slot(picture: Picture, job: Waiting) -> str:
-    """Why a job has no slot at its promised start."""
-    never = picture.pools.capacity.unplaceable(job.gpus, job.nodes, job.gpu_type, job.share)
-    return WAS_UNUSABLE if never is None else never.detail
 
 
 def lacks_slots(picture: Picture, limit: int) -> bool:
@@ -146,7 +130,6 @@ def _give_up_slots(picture: Picture, at: int) -> list[tuple[Waiting, str]]:
     """Waiting jobs whose slot can't be had any more; it is taken out of the calendar."""
     queue, pools, ledger = picture.queue, picture.pools, picture.ledger
     given_up = [(queue.jobs[job_id], UNUSABLE) for job_id in pools.take_unusable(queue.slotted)]
-    queue.unusable.update(job.id for job, _ in given_up)
     given_up += [
         (queue.jobs[job_id], LAPSED)
         for job_id in ledger.due & queue.slotted
@@ -231,7 +214,7 @@ class SlotSearch:
         if slot is not None:
             found = self.move_earlier(job, slot[0]) if slot[0] > self._at else None
         else:
-            found = self.find_slot(job, UNUSABLE if job.id in self._picture.queue.unusable else None)
+            found = self.find_slot(job, None)
             if not found.gpus:
                 # There is a place for every job some day; so a quota is too small for it, or what is left of a booking.
                 self._picture.queue.bar(job)
@@ -323,8 +306,6 @@ class SlotSearch:
         placed = write_row(fit.spots, row)
         self._picture.ledger.book(job.id, placed, row, planned=True, share=job.share)
         promised = self._picture.queue.promises.setdefault(job.id, start + self._picture.slack)
-        if start <= promised:
-            self._picture.queue.unusable.discard(job.id)
         self._pools.profiles[pool.gpu_type].take(fit.spots, start, end)
         pool.note_taken(fit.spots)
         if start <= self._at:

@@ -136,10 +136,9 @@ class WaitingQueue:
 
     `ends` holds, for each requested type of which only the first part is in memory, the key of the last job of that
     part: jobs after it are in the database and come by a refill. `slotted` are the ids of jobs with a slot; they are in
-    memory wherever they stand, and start in it. `held` are jobs that a quota holds back, `barred` those for which there
-    is no time, `unusable` those that lost a slot with its GPUs and have none as early. `promises` are promised starts
-    by job. `arrivals` came, or were released, since the last pass. `owners` are those of all jobs that it ever had,
-    `orders` how the jobs of projects are ordered.
+    memory wherever they stand, and start in it. `held` are jobs that a quota holds back, `barred` those for which
+    there is no time. `promises` are promised starts by job. `arrivals` came, or were released, since the last pass.
+    `owners` are those of all jobs that it ever had, `orders` how the jobs of projects are ordered.
     """
 
     def __init__(
@@ -155,7 +154,6 @@ class WaitingQueue:
         self.slotted: set[str] = set()
         self.held: set[str] = set()
         self.barred: set[str] = set()
-        self.unusable: set[str] = set()
         self.arrivals: dict[str, Waiting] = {}
         self.owners: set[int] = set()
         self._shares: Mapping[int, int] = {}
@@ -249,7 +247,7 @@ class WaitingQueue:
             del known[job.id]
         self.arrivals.pop(job.id, None)
         self.promises.pop(job.id, None)
-        for marked in (self.slotted, self.held, self.barred, self.unusable):
+        for marked in (self.slotted, self.held, self.barred):
             marked.discard(job.id)
 
     def _take_out(self, job: Waiting) -> Entry:

@@ -29,7 +29,7 @@ from reservation_core.adapters.postgres.statement_runner import StatementRunner
 from reservation_core.domain.calendar import to_micros
 from reservation_core.domain.errors import CalendarConflictError
 from reservation_core.domain.jobs.lifecycle import ALLOCATION
-from reservation_core.domain.jobs.promises import CLEARED, SLACK
+from reservation_core.domain.jobs.promises import SLACK
 from reservation_core.domain.model import Node
 from reservation_core.domain.network.clock_steps import LONGEST_LEASE
 from reservation_core.domain.plan import (
@@ -42,14 +42,17 @@ from reservation_core.domain.plan import (
     Waiting,
 )
 from reservation_core.domain.planning.run_times import OWN_ENDS, RunTime
-from reservation_core.domain.planning.slot_decisions import UNUSABLE
 from reservation_core.domain.planning.standings import AGEING, ALIKE, LONGEST, SECOND, Orders, standing
 from reservation_core.ports.planning.planning import LostLeadershipError, PlannerNews, PlanOutcome
 
 _FIRST = (-(2**31), 0)
 
 MOST_DEPENDANTS = 10_000
-"""So many jobs that wait for others are read at once, the first of the queue, and all with a slot."""
+"""So many jobs that wait for others are read at once, the first of the queue, and all with a slot; others as they
+change."""
+
+CLEARED = "Its slot had to make room for a start that could not be postponed."
+"""Why a slot is later than its promise, by default."""
 
 
 class Planning(StatementRunner):
@@ -335,7 +338,6 @@ class Planning(StatementRunner):
                     "epoch": epoch,
                     "now": now,
                     "counted": self._counted(),
-                    "unusable": UNUSABLE,
                 },
             )
         except IntegrityError as error:

@@ -308,8 +308,7 @@ SELECT EXISTS (SELECT FROM fence) AS leads, (SELECT over FROM time) AS over,
 -- Replace the slots of waiting jobs, under the fence (see check_epoch). Jobs that have left the queue, were changed, or
 -- are being changed are left out: the change decides about the slot, too. With them, and with those whose slots were
 -- `refused`, go all that follow these. The first slot comes with the promised start.
--- A slot that moves beyond it is recorded once per promise, with a step of the clock since then. While its GPUs can't be
--- used, they may come back in time: that is recorded when the promised start has passed (see record_late_starts).
+-- A slot that moves beyond it is recorded once per promise, with a step of the clock since then.
 WITH RECURSIVE time AS MATERIALIZED (
     SELECT ledger_time(CAST(:counted AS timestamptz)) AS at
 ), fence AS (
@@ -366,7 +365,6 @@ WITH RECURSIVE time AS MATERIALIZED (
     UPDATE start_promises p SET missed_at = :now
     FROM waiting w JOIN input i ON i.id = w.id
     WHERE p.reservation_id = w.id AND p.missed_at IS NULL AND (NOT i.placed OR i.starts_at > p.promised_start_at)
-      AND (p.promised_start_at < (SELECT at FROM time) OR i.follows OR i.because <> CAST(:unusable AS text))
     RETURNING p.reservation_id, p.promised_start_at, i.because, CASE WHEN i.placed THEN i.starts_at END AS estimated,
               (SELECT s.because FROM clock_steps s WHERE s.at > p.made_at) AS step
 ), recorded AS (

@@ -1,7 +1,6 @@
 """Promised starts that were missed while nothing planned: recorded once, by the transaction that ends the wait."""
 
 import asyncio
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -9,10 +8,9 @@ import pytest
 from reservation_core.domain.errors import AlreadyFinalError
 from reservation_core.domain.jobs.promises import ALLOCATED_LATE, NEVER_STARTED, RAN_LATE
 from reservation_core.domain.model import PodPhase
-from reservation_core.domain.statuses import JobStatus, Role
+from reservation_core.domain.statuses import JobStatus
 from reservation_core.usecases.jobs.cancel import cancel
 from reservation_core.usecases.jobs.extend import extend
-from reservation_core.usecases.nodes.cordon_node import cordon, uncordon
 from reservation_core.usecases.planning.planner import Planner
 from tests.clocks import START
 from tests.integration.reservation_core.usecases.booking_world import HOUR, BookingWorld
@@ -125,42 +123,6 @@ async def test_what_a_planner_has_recorded_is_not_recorded_again(bookings: Booki
     await starts(bookings, waits)
     await runs_now(bookings, waits)
     assert len(await because(bookings, waits)) == 1
-
-
-async def cordon_for(bookings: BookingWorld, planner: Planner, time: timedelta) -> None:
-    """Both nodes take nothing new for so long; the planner looks on, also now and then meanwhile."""
-    world = bookings.world
-    nodes = [row["name"] for row in await bookings.rows("SELECT name FROM nodes")]
-    by = replace(world.who, role=Role.ADMIN)
-    for node in nodes:
-        async with world.uow() as uow:
-            await cordon(uow, by, node, "look", world.clock.now())
-    await plan(world, planner)
-    end = world.clock.now() + time
-    while world.clock.now() < end:
-        await bookings.time.set(world.clock.go_on(min(20 * SECOND, end - world.clock.now())))
-        await plan(world, planner)
-    for node in nodes:
-        async with world.uow() as uow:
-            await uncordon(uow, by, node, world.clock.now())
-    await plan(world, planner)
-
-
-@pytest.mark.parametrize("minutes", [1, 61])
-async def test_a_start_is_missed_once_its_time_has_passed(bookings: BookingWorld, waits: str, minutes: int) -> None:
-    """Nodes that were away for a minute an hour before it are back in time."""
-    world = bookings.world
-    await cordon_for(bookings, await world.planner(), minutes * 60 * SECOND)
-    view = await world.view(waits)
-    if minutes == 1:
-        assert await because(bookings, waits) == []
-        assert view.estimated_start_at == view.promised_start_at == START + HOUR
-        return
-    [said] = await because(bookings, waits)
-    assert "nodes or GPUs that it needs are unavailable now" in said
-    assert "Cordoned by an administrator (alice: look)" in said
-    [event] = [event for event in await world.events(waits) if event.kind == MISSED]
-    assert timedelta(0) < event.at - (START + HOUR) <= 40 * SECOND
 
 
 async def test_a_planner_and_an_owner_who_notice_at_once_record_it_once(bookings: BookingWorld) -> None:
