@@ -18,7 +18,7 @@ _SHORT = re.compile(r"\b(?:gpu|ssh)\b")
 _SAID: Mapping[EventKind, str] = {
     JobEventKind.ALLOCATED: "GPUs given to it",
     JobEventKind.ADOPTED: "found running, and recorded",
-    JobEventKind.START_PROMISE_MISSED: "promised start missed",
+    JobEventKind.START_PROMISE_MISSED: "promised start lost",
     JobEventKind.DEPENDENCIES_MET: "jobs before it are over",
     JobEventKind.RETRIED: "runs again",
     JobEventKind.ELEMENTS_CHANGED: "elements started or ended",

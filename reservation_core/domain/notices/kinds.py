@@ -55,7 +55,7 @@ KIND_MEANINGS: Mapping[NoticeKind, str] = {
     NoticeKind.NO_SHOW: "Nothing uses a booking; it is released soon.",
     NoticeKind.RELEASED: "A booking was released because nothing used it.",
     NoticeKind.FAILED: "A job failed, or a booking could not be kept.",
-    NoticeKind.PROMISE_MISSED: "A job did not start at its promised start.",
+    NoticeKind.PROMISE_MISSED: "A job lost its promised start, or did not start at it.",
     NoticeKind.MAINTENANCE: "A maintenance window affects a job or booking.",
     NoticeKind.IDLE: "The GPUs of a job are idle.",
     NoticeKind.PREEMPTED: "A job gave its GPUs back and waits again.",

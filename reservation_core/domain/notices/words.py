@@ -100,8 +100,7 @@ def _describe(occurrence: NoticedEvent, about: NotifiedReservation) -> tuple[str
         case NoticeKind.FAILED:
             return _describe_failure(about)
         case NoticeKind.PROMISE_MISSED:
-            explain = f"There is nothing to do. `gpu-dev explain {about.id}` says what it waits for."
-            return f"{_named(about)} could not start at the time that was promised.", explain if about.is_job else None
+            return _describe_missed_start(occurrence, about)
         case NoticeKind.MAINTENANCE:
             happened = f"Maintenance affects {_named(about, begins=False)}{_window(occurrence)}."
             return happened, _maintenance_advice(occurrence, about)
@@ -109,6 +108,18 @@ def _describe(occurrence: NoticedEvent, about: NotifiedReservation) -> tuple[str
             return _describe_use(kind, occurrence, about)
         case _:
             assert_never(kind)
+
+
+def _describe_missed_start(occurrence: NoticedEvent, about: NotifiedReservation) -> tuple[str, str | None]:
+    """A start that was late, or will be: that is known at once when GPUs of its slot can't be used, say."""
+    promised = _time(occurrence.data, "promised_start_at")
+    explain = f"There is nothing to do. `gpu-dev explain {about.id}` says what it waits for."
+    if promised is None or promised <= occurrence.at:
+        return f"{_named(about)} could not start at the time that was promised.", explain if about.is_job else None
+    estimated = _time(occurrence.data, "estimated_start_at")
+    now = "" if estimated is None else f" Now it starts about {_format(estimated)}."
+    happened = f"{_named(about)} has lost its promised start, {_format(promised)}.{now}"
+    return happened, f"If its GPUs come back before that, it starts in time all the same. {explain}"
 
 
 def _describe_failure(about: NotifiedReservation) -> tuple[str, str | None]:

@@ -41,4 +41,4 @@ def test_a_reason_is_said_once() -> None:
 def test_a_missed_promise_says_why() -> None:
     missed = replace(event(1, "start_promise_missed", None, None, None), data={"because": "Node n1 was cordoned."})
     [step] = life_of([missed], NOW)
-    assert (step.words, step.why) == ("promised start missed", "Node n1 was cordoned.")
+    assert (step.words, step.why) == ("promised start lost", "Node n1 was cordoned.")

@@ -140,6 +140,17 @@ def test_a_job_that_ended_well_says_so() -> None:
     assert "has ended." in told(NoticeKind.ENDED, JOB, event="expired")
 
 
+def test_a_promised_start_is_lost_before_it_or_missed_after_it() -> None:
+    promised = {"promised_start_at": "2030-01-01T14:00:00Z", "estimated_start_at": "2030-01-03T09:00:00Z"}
+    lost = told(NoticeKind.PROMISE_MISSED, JOB, data=promised)
+    assert (
+        "has lost its promised start, Tue 1 Jan 2030 14:00 UTC. Now it starts about Thu 3 Jan 2030 09:00 UTC." in lost
+    )
+    assert "it starts in time all the same" in lost
+    missed = told(NoticeKind.PROMISE_MISSED, JOB, data=promised, at=NOW + timedelta(hours=2))
+    assert "could not start at the time that was promised" in missed
+
+
 @given(st.text(max_size=300), st.text(max_size=3000))
 def test_names_and_reasons_stay_on_their_line(name: str, reason: str) -> None:
     notice = notice_of(
