@@ -7,6 +7,7 @@ Layout shifts (CLS) are noted as it loads and as it keeps up with changes. Targe
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -156,21 +157,31 @@ async def test_a_log_that_comes_in_pieces_stays_where_it_is(people: People, thin
     assert await root.page.evaluate("window.shifts") == []
 
 
-async def test_output_has_room_once_there_is_some(page: Page, things: dict[str, str], system: WebSystem) -> None:
+async def test_output_has_room_once_there_is_some(
+    page: Page, things: dict[str, str], system: WebSystem, tmp_path: Path
+) -> None:
     """Before, a sentence says that there is none; what is below moves little as it comes."""
+    go = tmp_path / "go"
     first = system.submit("root", "sleep", "3000", gpu_type="a100", name="first")
-    then = system.submit("root", "seq", "200", gpu_type="a100", after=[{"job": first, "when": "ended"}])
+    prints = ("sh", "-c", f"until [ -e {go} ]; do sleep 0.1; done; seq 200")
+    then = system.submit("root", *prints, gpu_type="a100", after=[{"job": first, "when": "ended"}])
     await page.goto(f"/jobs/{then}")
     log = page.locator("#log")
     assert await log.evaluate("(log) => log.offsetHeight") < 150
     await expect(page.locator("#log-state")).to_have_text("It has not started yet: its output appears here.")
+    system.rest("root").post(f"/v1/jobs/{first}/cancel").raise_for_status()
+    await expect(page.locator("#job-state .badge").first).to_have_text("running")
+    await expect(page.locator(".graph [aria-current] .badge")).to_have_text("running")
     await page.evaluate("scrollTo(0, document.body.scrollHeight)")
     await page.evaluate(_SETTLED)
     await page.evaluate("window.shifts.length = 0")
-    system.rest("root").post(f"/v1/jobs/{first}/cancel").raise_for_status()
+    go.touch()
     await expect(log).to_contain_text("200")
     assert await log.evaluate("(log) => log.offsetHeight") > 400
-    await assert_still(page, "output that begins")
+    shifts = await page.evaluate("window.shifts")
+    at_foot = [shift["value"] for shift in shifts if all("footer" in moved for moved in shift["moved"])]
+    assert at_foot, shifts
+    assert sum(at_foot) <= MOST
     await page.goto(f"/jobs/{first}")
     assert await log.evaluate("(log) => log.offsetHeight") < 150, "it printed nothing"
 
