@@ -109,7 +109,7 @@ def _facts(job: Job) -> list[str]:
 def _promise_of(job: Job, promised: datetime) -> str:
     if promise_stands(promised, job.estimated_start_at):
         return f"Promised start: {local_time(promised)}."
-    return f"Promised start: {local_time(promised)}, which is no longer possible."
+    return f"Promised start: {local_time(promised)}, which can't be kept as things are now."
 
 
 def _after_others(job: Job) -> str:

@@ -160,7 +160,10 @@ def _rest(answer: Explanation, search: str) -> str:
     if not answer.reasons:
         return f"{first}.\n"
     lines = [f"{first}, because:"]
-    times = {rule.code: rule for rule in answer.broken_rules} if answer.verdict is RequestVerdict.REFUSED else {}
+    is_refused_booking = answer.verdict is RequestVerdict.REFUSED and answer.kind == "booking"
+    times = (
+        {rule.code: rule for rule in answer.broken_rules} if is_refused_booking else {}
+    )  # a job has no start to choose
     for reason in answer.reasons:
         lines.append(f"  - {reason.code}: {local_sentence(reason.detail)}")
         rule = times.get(reason.code)

@@ -260,7 +260,7 @@ def _max_gpus(q: _Question, limit: int, scope: Scope) -> RuleBreach | None:
         return None
     at = None if q.request.extends else earliest_at_once(held, gpus, limit, q.start, q.request.duration)
     peaks_at = peak_start(held, q.start, q.end)
-    beside = beside_text(most, scope, peaks_at, q.now) + (_promised(q, scope, peaks_at) if most else "")
+    beside = beside_text(most, scope, peaks_at, q.now) + _promised(q, scope, peaks_at)
     if at is None:  # a job waits for what is held, a booking can't
         taken = most if q.request.kind is ReservationKind.BOOKING else 0
         advice = "Ask for less time" if q.request.extends else most_at_once(limit, taken)
@@ -286,19 +286,20 @@ def _promised(q: _Question, scope: Scope, at: datetime) -> str:
 
 
 def _max_gpu_hours(q: _Question, limit: float, scope: Scope) -> RuleBreach | None:
-    held, allowed = q.counted(scope), limit * _HOUR
-    asked = Held(q.request.gpus, q.start, q.end)
+    held, allowed, asked = q.counted(scope), limit * _HOUR, Held(q.request.gpus, q.start, q.end)
     for week in weeks_of(q.start, q.end):
         used = gpu_time(held, week, week + WEEK)
         more = gpu_time([asked], week, week + WEEK)
         if used + more <= allowed:
             continue
         at = None if q.request.extends else earliest_in_weeks(held, asked.gpus, allowed, q.start, q.request.duration)
-        advice = "Ask for fewer or for less time" if at is None else f"Ask for less, or start at {moment_text(at)}"
+        to = None if q.request.kind is ReservationKind.JOB else at  # a job has no start to choose
+        advice = "Ask for fewer or for less time" if to is None else f"Ask for less, or start at {moment_text(to)}"
         return RuleBreach(
             RuleName.MAX_GPU_HOURS_PER_WEEK.value,
-            f"{hours_text(more)} GPU-hours are asked for in the week from {week:%Y-%m-%d} (UTC), where "
-            f"{hours_text(used)} are taken; {limit:g} are allowed ({scope_text(scope)}). {advice}.",
+            f"{hours_text(more)} GPU-hours are asked for in the week from {week:%Y-%m-%d} (UTC)"
+            f"{f', where {hours_text(used)} are taken' if used else ''}; "
+            f"{limit:g} are allowed ({scope_text(scope)}). {advice}.",
             at,
         )
     return None

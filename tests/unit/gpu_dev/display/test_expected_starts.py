@@ -51,7 +51,7 @@ def test_a_prediction_is_said_in_words_everywhere() -> None:
 @pytest.mark.parametrize("starts", [None, NOON + 300 * MINUTE])
 def test_a_promise_that_a_missing_node_breaks_is_said_to_be_broken(starts: datetime | None) -> None:
     job = a_job(estimated_start_at=starts, promised_start_at=NOON + 240 * MINUTE)
-    said = "Promised start: Mon 2 Mar 2026 01:00:00 JST, which is no longer possible."
+    said = "Promised start: Mon 2 Mar 2026 01:00:00 JST, which can't be kept as things are now."
     assert said in as_text(explain(job, []))
 
 

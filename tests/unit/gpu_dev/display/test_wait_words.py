@@ -88,3 +88,18 @@ def test_what_can_not_start_on_the_nodes_that_are_here() -> None:
 def test_nothing_is_said_of_a_job_that_starts_at_once(verdict: str, starts_at: str | None) -> None:
     """What REST refuses after the job was submitted, such as a budget that counts it twice, is no news either."""
     assert wait_words(job(), answered(verdict, starts_at, FULL)) is None
+
+
+def test_a_refused_job_is_told_no_start_that_its_rules_allow() -> None:
+    """A job has no start to choose."""
+    rule = {
+        "code": "max_gpu_hours_per_week",
+        "detail": "4 GPU-hours are asked for.",
+        "possible_from": UNTIL,
+        "ask_from": None,
+    }
+    refused = answered("refused", None, {"code": rule["code"], "detail": rule["detail"]})
+    fields = {**refused.model_dump(mode="json"), "broken_rules": [rule], "possible_from": UNTIL}
+    assert "a start from" not in show_verdict(Explanation.model_validate(fields), Format.TABLE)
+    booking = Explanation.model_validate({**fields, "kind": "booking"})
+    assert "All rules allow a start from Thu 26 Nov 2026 14:20 CET." in show_verdict(booking, Format.TABLE)

@@ -66,8 +66,8 @@ async def test_what_is_estimated_and_promised_is_told(
     assert entry["promised_start_at"] == "2030-01-01T11:45:00.000Z"
     await execute(runtime, "UPDATE wait_estimates SET estimated_start_at = NULL")
     for address, said in (
-        ("/queue", "promised by Tue 1 Jan 2030 11:45 : no longer possible"),
-        (f"/jobs/{job['id']}", "Promised start Tue 1 Jan 2030 11:45 UTC no longer possible"),
+        ("/queue", "promised by Tue 1 Jan 2030 11:45 : can't be kept as things are now"),
+        (f"/jobs/{job['id']}", "Promised start Tue 1 Jan 2030 11:45 UTC can't be kept as things are now"),
         (f"/jobs/{job['id']}/cancel", "The job loses place 1"),
     ):
         page = words(await (await browsing("alice")).get(address))

@@ -150,6 +150,16 @@ def test_a_week_ends_on_monday_at_midnight_utc() -> None:
     assert "in the week from 2029-12-31 (UTC), where 10 are taken; 10 are allowed" in broken.detail
 
 
+def test_a_job_is_told_no_start_and_of_no_use_where_there_is_none() -> None:
+    policy = policy_of(max_gpu_hours_per_week=3)
+    request = replace(asked(gpus=1, duration=timedelta(hours=4)), kind=JOB, start=None)
+    [broken] = check(request, policy, UsageView(), minute(0))
+    assert broken.detail == (
+        "4 GPU-hours are asked for in the week from 2030-01-07 (UTC); 3 are allowed (everybody). "
+        "Ask for fewer or for less time."
+    )
+
+
 def test_what_ended_earlier_in_the_week_has_to_be_known() -> None:
     policy = policy_of(max_gpu_hours_per_week=10, cooldown=timedelta(days=8))
     request = asked(start=minute(3000))
