@@ -1,6 +1,5 @@
 """Idle jobs are warned and released by the policy, and nothing else is."""
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -125,7 +124,7 @@ async def test_what_is_released_is_booked_for_who_waits(bookings: BookingWorld) 
 
 
 async def test_a_job_that_is_requeued_waits_behind_all_others_and_runs_again(world: World, use: Use) -> None:
-    await rule(world, replace(RELEASE, then=IdleThen.REQUEUE))
+    await rule(world, RELEASE._replace(then=IdleThen.REQUEUE))
     job_id = await world.ran(gpus=2, nodes=2)
     others = [await world.submitted(gpus=2, nodes=2) for _ in range(2)]
     await use.pass_minutes(12)
@@ -147,7 +146,7 @@ async def test_a_job_that_is_requeued_waits_behind_all_others_and_runs_again(wor
 
 
 async def test_a_requeued_job_has_its_signals_lead(world: World, use: Use) -> None:
-    await rule(world, replace(RELEASE, then=IdleThen.REQUEUE))
+    await rule(world, RELEASE._replace(then=IdleThen.REQUEUE))
     job_id = await world.ran(gpus=2, nodes=2, end_signal={"signal": "USR1", "before": 120})
     await use.pass_minutes(12)
     assert await use.look() == WARNED
