@@ -9,7 +9,6 @@ from gpu_dev.display.expected_starts import expected_start, nine_in_ten, start_w
 from gpu_dev.display.local_times import local_sentence, local_time
 from gpu_dev.display.output import Column, View, amount, as_data, as_json, memory
 from gpu_dev.inputs.durations import format_duration
-from reservation_core.domain.history.event_words import kind_words
 from reservation_core.domain.jobs.asked_dependencies import DependencyState, written_dependency
 from reservation_core.domain.statuses import JobStatus
 
@@ -369,12 +368,19 @@ USER: "View[UserOut]" = View(
     empty="No users.",
 )
 
+
+def _kind_words(kind: str) -> str:
+    from reservation_core.domain.history.event_words import kind_words
+
+    return kind_words(kind)
+
+
 EVENT: "View[JobEvent]" = View(
     name=lambda event: str(event.id),
     columns=(
         Column("EVENT", lambda event: str(event.id), right=True),
         Column("AT", lambda event: local_time(event.at)),
-        Column("WHAT", lambda event: kind_words(event.kind)),
+        Column("WHAT", lambda event: _kind_words(event.kind)),
         Column("BY", lambda event: event.actor),
         Column("BEFORE", lambda event: event.before or ""),
         Column("AFTER", lambda event: event.after or ""),
