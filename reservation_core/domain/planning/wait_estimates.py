@@ -18,7 +18,7 @@ from reservation_core.domain.policy.limits import NO_POLICY
 from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.rule_words import moment_text
 from reservation_core.domain.pools.forecast import forecast
-from reservation_core.domain.pools.waiting_reasons import taken_until_then
+from reservation_core.domain.pools.waiting_reasons import behind_in_line, taken_until_then
 from reservation_core.domain.statuses import ReasonCode
 
 _ROUNDS = 4
@@ -42,34 +42,60 @@ class StartDelays:
         self._at = at
         self._search = SlotSearch(picture, at, _UNBOUND)
 
-    def allowed_from(self, job: Waiting, after: int) -> tuple[int | None, str]:
-        """From when on the quotas allow a job (None: never), and the type of GPUs on which they do."""
-        quotas, gpus, length = self._picture.quotas, job.all_gpus, length_micros(job.length)
-        first, gpu_type = None, ""
-        for pool in self._picture.pools.for_job(job):
-            allowed = quotas.earliest(job.asker(pool.gpu_type), gpus, length, after, job.id)
-            if not gpu_type or (allowed is not None and (first is None or allowed < first)):
-                first, gpu_type = allowed, pool.gpu_type
-        return first, gpu_type
+    def allowed_from(self, job: Waiting, after: int) -> int | None:
+        """From when on the quotas allow a job, on any GPUs that it may get; None: never."""
+        if job.preemptible:  # it counts for no quota
+            return after
+        times = [self._allowed(job, pool.gpu_type, after) for pool in self._picture.pools.for_job(job)]
+        return min((time for time in times if time is not None), default=None)
 
     def of(self, job: Waiting, start: int | None) -> list[Reason]:
-        """All that delays a job until its start (None: for ever), in the order of their ends; none if no quota does."""
-        quotas = self._picture.quotas
-        if quotas.is_empty or not any(
-            quotas.binds(job.asker(one.gpu_type)) for one in self._picture.pools.for_job(job)
-        ):
+        """All that delays a job until its start (None: for ever), in the order of their ends; none if no quota does.
+
+        Of several types of GPUs, those on which it starts.
+        """
+        types = self._types(job)
+        if job.preemptible or any(self._is_free_of_quotas(job, gpu_type, start) for gpu_type in types):
             return []
+        delays: list[_Delay] = []
+        first = FOREVER + 1
+        for gpu_type in types:
+            found, end = self._on(job if len(types) == 1 else replace(job, gpu_type=gpu_type), gpu_type, start)
+            if end < first:
+                delays, first = found, end
+        if not any(delay.reason.code is ReasonCode.QUOTA_REACHED for delay in delays):
+            return []
+        delays.sort(key=lambda delay: delay.until or FOREVER)
+        if start is not None and first < start and job.id not in self._picture.ledger.slots:
+            delays.append(_Delay(start, behind_in_line(job.gpu_type)))
+        return [delay.reason for delay in delays]
+
+    def _types(self, job: Waiting) -> list[str]:
+        """The types of GPUs to look at: that of its slot, or else all that it may get."""
+        own = self._picture.pools.pool_of(job.id) if job.id in self._picture.ledger.slots else None
+        return [pool.gpu_type for pool in ([own] if own is not None else self._picture.pools.for_job(job))]
+
+    def _is_free_of_quotas(self, job: Waiting, gpu_type: str, start: int | None) -> bool:
+        """Whether quotas surely delay no such start: they allow it from now on even beside the job's own slot."""
+        quotas, asker = self._picture.quotas, job.asker(gpu_type)
+        if quotas.is_empty or not quotas.binds(asker):
+            return True
+        moments = (self._at,) if start is None else (self._at, start - 1)
+        asked = (asker, job.all_gpus, length_micros(job.length))
+        return all(quotas.earliest(*asked, moment) == moment for moment in moments if moment >= self._at)
+
+    def _on(self, job: Waiting, gpu_type: str, start: int | None) -> tuple[list[_Delay], int]:
+        """What delays a job on one type of GPUs, and when it could start there; FOREVER: never."""
         delays: list[_Delay] = []
         gpus_until = at = self._at
         for _ in range(_ROUNDS):
             if start is not None and start <= at:
                 break
-            allowed, gpu_type = self.allowed_from(job, at)
+            allowed = self._allowed(job, gpu_type, at)
             if allowed != at:
                 delays.append(self._quota_delay(job, gpu_type, at, allowed))
-            elif at == self._at and start is not None and self.allowed_from(job, start - 1)[0] == start - 1:
-                return []
             if allowed is None:
+                at = FOREVER
                 break
             free = self._free_from(job, at)
             if free > at:
@@ -77,13 +103,15 @@ class StartDelays:
             if allowed == free == at:
                 break
             at = max(allowed, free)
-        if not delays:
-            return []
         if gpus_until > self._at:
-            until = "then" if gpus_until == start else moment_text(to_moment(gpus_until))
+            until = moment_text(to_moment(gpus_until))
             taken = taken_until_then(job.gpus, job.nodes, job.gpu_type, job.share, until)
             delays.insert(0, _Delay(gpus_until, taken))
-        return [delay.reason for delay in sorted(delays, key=lambda delay: delay.until or FOREVER)]
+        return delays, at
+
+    def _allowed(self, job: Waiting, gpu_type: str, after: int) -> int | None:
+        length = length_micros(job.length)
+        return self._picture.quotas.earliest(job.asker(gpu_type), job.all_gpus, length, after, job.id)
 
     def _quota_delay(self, job: Waiting, gpu_type: str, at: int, allowed: int | None) -> _Delay:
         """The quotas that a start at a time would break."""
@@ -126,10 +154,10 @@ def _bounded(picture: Picture, delays: StartDelays, estimate: WaitEstimate, at: 
     if start is None:
         return estimate
     if job.id not in picture.ledger.slots:
-        allowed, _ = delays.allowed_from(job, max(to_micros(start), at))
+        allowed = delays.allowed_from(job, max(to_micros(start), at))
         start = None if allowed is None else to_moment(allowed)
     reasons = delays.of(job, None if start is None else to_micros(start))
     if not reasons:
         return replace(estimate, estimated_start_at=start)
     detail = " ".join(reason.detail for reason in reasons)
-    return replace(estimate, estimated_start_at=start, reason=Reason(ReasonCode.QUOTA_REACHED, detail))
+    return replace(estimate, estimated_start_at=start, reason=Reason(reasons[-1].code, detail))

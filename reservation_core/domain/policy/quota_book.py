@@ -81,17 +81,10 @@ class QuotaBook:
         What the reservation `own` has does not count.
         """
         bounds = self._bounds_of(asker)
+        if own not in self._claims:
+            return _earliest(bounds, gpus, length, start)
         with self._without(own, bounds):
-            at = start
-            while True:
-                previous = at
-                for bound in bounds:
-                    earliest = bound.meter.earliest(gpus, length, at, bound.limit)
-                    if earliest is None:
-                        return None
-                    at = earliest
-                if at == previous:
-                    return at
+            return _earliest(bounds, gpus, length, start)
 
     def why_not(
         self, asker: Asker, gpus: int, length: int, start: int, own: str = "", *, now: int | None = None
@@ -212,6 +205,19 @@ class QuotaBook:
                 meter.add(amount)
 
 
+def _earliest(bounds: Sequence[_Bound], gpus: int, length: int, start: int) -> int | None:
+    at = start
+    while True:
+        previous = at
+        for bound in bounds:
+            earliest = bound.meter.earliest(gpus, length, at, bound.limit)
+            if earliest is None:
+                return None
+            at = earliest
+        if at == previous:
+            return at
+
+
 def _claim(holding: Holding) -> QuotaClaim:
     amount = Amount(holding.gpus, to_micros(holding.start), to_micros(holding.end))
     return QuotaClaim(holding.user, holding.project, holding.gpu_type, amount)
@@ -239,15 +245,14 @@ def _counted_by(claim: QuotaClaim) -> list[Counted]:
 
 
 def _explain(bound: _Bound, gpus: int, start: int, length: int, now: int) -> str:
-    most, at = bound.meter.most(start, start + length)
     scope = scope_text(bound.scope)
-    if bound.key.at_once:
+    if isinstance(bound.meter, AtOnce):
+        most, at = bound.meter.most(start, start + length)
         beside = beside_text(most, bound.scope, to_moment(at), to_moment(now))
         return f"Asked for: {counted(gpus, 'GPU')}{beside}; the limit is {bound.limit} at once ({scope})."
-    asked, used, limit = (
-        hours_text(timedelta(hours=gpu_time / _HOUR)) for gpu_time in (gpus * length, most, bound.limit)
-    )
+    week, *times = bound.meter.first_over(gpus, length, start, bound.limit)
+    asked, used, limit = (hours_text(timedelta(hours=gpu_time / _HOUR)) for gpu_time in (*times, bound.limit))
     return (
-        f"{asked} GPU-hours are asked for in the week from {to_moment(at):%Y-%m-%d} (UTC), where {used} are taken; "
+        f"{asked} GPU-hours are asked for in the week from {to_moment(week):%Y-%m-%d} (UTC), where {used} are taken; "
         f"{limit} are allowed ({scope})."
     )

@@ -4,7 +4,6 @@ A meter counts amounts; the limit comes with the question, since it may differ f
 ints of microseconds as in `calendar`; GPU-time is GPUs times microseconds. A week begins on Monday 00:00 UTC.
 """
 
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -168,11 +167,17 @@ class InWeeks:
             self._full[limit, gpus] = (since, until)
         return start if until == week else until
 
-    def most(self, start: int, end: int) -> tuple[int, int]:
-        """The most GPU-time in one of the weeks that [start, end) touches, and the first such week."""
-        return max(
-            ((self._used.get(week, 0), week) for week in _weeks(start, end)), key=itemgetter(0), default=(0, start)
-        )
+    def first_over(self, gpus: int, length: int, start: int, limit: int) -> tuple[int, int, int]:
+        """The first week in which `gpus` more from `start` for `length` break the limit; what they add, what is used.
+
+        Raises ValueError where they break it in no week.
+        """
+        for week in _weeks(start, start + length):
+            part = gpus * _part(week, start, start + length)
+            used = self._used.get(week, 0)
+            if used + part > limit:
+                return week, part, used
+        raise ValueError("every week stays within its limit")
 
 
 Meter = AtOnce | InWeeks

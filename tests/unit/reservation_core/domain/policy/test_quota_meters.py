@@ -61,6 +61,21 @@ def tried(meter: Meter, held: list[Held], question: tuple[int, int, int, int], u
     assert found == expected
 
 
+def tried_over(meter: InWeeks, held: list[Held], question: tuple[int, int, int, int]) -> None:
+    """The week that is named is the first that is broken, with what lies in it."""
+    gpus, hours, since, limit = question
+    start, length = FIRST + since * HALF, hours * HOUR
+    asked = [Held(gpus, start, start + length)]
+    over = [
+        (to_micros(week), length_micros(gpu_time(asked, week, week + WEEK)), length_micros(used))
+        for week in weeks_of(start, start + length)
+        if (used := gpu_time(held, week, week + WEEK)) + gpu_time(asked, week, week + WEEK) > limit * HOUR
+    ]
+    if over:
+        found = meter.first_over(gpus, length_micros(length), to_micros(start), limit * length_micros(HOUR))
+        assert found == over[0]
+
+
 def played(
     meter: Meter,
     spread: int,
@@ -78,16 +93,15 @@ def played(
         for question in asked:
             tried(meter, list(held.values()), question, unit)
     everything = list(held.values())
-    for number in range(0, 200, 7):
-        since, until = FIRST + number * HALF, FIRST + (number + 5) * HALF
-        first = weeks_of(since, until)[0] if unit else since
-        if unit:
-            at = max(weeks_of(since, until), key=lambda week: gpu_time(everything, week, week + WEEK))
-            expected = length_micros(gpu_time(everything, at, at + WEEK))
-        else:
-            at = peak_start(everything, since, until)
+    if isinstance(meter, InWeeks):
+        for question in asked:
+            tried_over(meter, everything, question)
+    else:
+        for number in range(0, 200, 7):
+            since, until = FIRST + number * HALF, FIRST + (number + 5) * HALF
             expected = peak(everything, since, until)
-        assert meter.most(to_micros(since), to_micros(until)) == (expected, to_micros(at if expected else first))
+            at = peak_start(everything, since, until) if expected else since
+            assert meter.most(to_micros(since), to_micros(until)) == (expected, to_micros(at))
     for held_rows in held.values():
         meter.remove(amount(held_rows))
     tried(meter, [], (1, 1, 0, 1), unit)

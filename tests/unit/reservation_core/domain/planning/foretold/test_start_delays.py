@@ -1,5 +1,6 @@
 """All that delays a job within quotas is said, each with its time: to the job, and before it is made."""
 
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
@@ -76,8 +77,9 @@ def test_gpus_delay_it_first_and_a_quota_then() -> None:
 def test_a_quota_delays_it_first_and_gpus_then() -> None:
     rows = (held("r1", 1, 0, 60), held("r3", 3, 0, 60), held("own", 2, 0, 30))
     start, code, detail = told(job(1, 2, minutes=40), rows)
-    assert (start, code) == (at(60), "quota_reached")
-    assert detail.startswith(f"{ASKED} now; {allowed(30)} Until then, {GPUS}")
+    # Its owner can do nothing sooner by holding less.
+    assert (start, code) == (at(60), "waiting_for_gpus")
+    assert detail.startswith(f"{ASKED} now; {allowed(30)} Until {moment_text(at(60))}, {GPUS}")
 
 
 def test_where_no_quota_delays_it_none_is_named() -> None:
@@ -91,3 +93,31 @@ def test_a_request_over_the_limit_never_starts() -> None:
     start, code, detail = told(job(1, 3), ())
     assert (start, code) == (None, "quota_reached")
     assert detail == "Asked for: 3 GPUs; the limit is 2 at once (user ann)."
+
+
+def test_no_quota_delays_a_preemptible_job() -> None:
+    rows = (held("r1", 1, 0, 30), held("r3", 3, 0, 30), held("own", 2, 0, 60))
+    picture = Picture(snapshot(NODES, rows, [replace(job(1, 2, minutes=40), preemptible=True)]))
+    picture.set_quotas(QuotaBook(POLICY, NAMES))
+    picture.note_held([Holding("own", ReservationKind.JOB, "ann", None, "h100", 1, T0, at(60))])
+    [estimate] = estimate_waits(picture, T0, 1)
+    assert (estimate.estimated_start_at, estimate.reason.code.value) == (at(30), "waiting_for_gpus")
+
+
+def test_a_job_of_any_type_is_told_what_delays_it_where_it_starts() -> None:
+    nodes = (node("n", 1, first_id=1), node("m", 1, first_id=2, gpu_type="a100"))
+    policy = Policy([PolicyRule(Scope(user="ann", gpu_type=name), Rules(max_gpus=1)) for name in ("h100", "a100")])
+    holdings = [
+        Holding("h", ReservationKind.JOB, "ann", None, "h100", 1, T0, at(30)),
+        Holding("a", ReservationKind.JOB, "ann", None, "a100", 1, T0, at(50)),
+    ]
+    picture = Picture(snapshot(nodes, (held("r1", 1, 0, 100), held("r2", 2, 0, 50)), [job(1, 1, gpu_type=None)]))
+    picture.set_quotas(QuotaBook(policy, NAMES))
+    picture.note_held(holdings)
+    assert plan_starts(picture, T0, 1) == []
+    while plan_slots(picture, T0, 10, 10).more:
+        pass
+    [estimate] = estimate_waits(picture, T0, 1)
+    assert estimate.estimated_start_at == at(50)
+    assert "user ann, a100" in estimate.reason.detail
+    assert "h100)" not in estimate.reason.detail
