@@ -38,6 +38,7 @@ class NoticeTargetCreated(NoticeTargetOut, kw_only=True):
 
 class NoticePreferences(Struct, kw_only=True):
     kinds: dict[NoticeKind, list[NoticeChannel]]
+    unavailable: UnsetType | list[NoticeChannel] = UNSET
 
 
 class NoticePreferencesOut(NoticePreferences, kw_only=True):

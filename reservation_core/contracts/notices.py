@@ -62,6 +62,10 @@ class NoticePreferences(Wire):
         dict[NoticeKind, Annotated[list[NoticeChannel], Field(max_length=len(NoticeChannel))]],
         Field(max_length=len(NoticeKind)),
     ]
+    unavailable: Annotated[
+        list[NoticeChannel],
+        Field(default_factory=list, max_length=len(NoticeChannel), description="Read-only: ignored in a request."),
+    ]
 
 
 class NoticePreferencesOut(NoticePreferences):

@@ -194,6 +194,16 @@ async def test_preferences_are_changed_only_as_they_were_seen(alice: httpx.Async
     assert (nothing.status_code, nothing.headers["etag"]) == (200, (await bob.get(PREFERENCES)).headers["etag"])
 
 
+async def test_preferences_are_put_as_they_were_read(alice: httpx.AsyncClient, runtime: Runtime) -> None:
+    async with runtime.uow() as uow:
+        await uow.notices.set_routes(NoticeRoutes(False, (), public=True))
+    seen = await alice.get(PREFERENCES)
+    assert seen.json()["unavailable"] == ["email"]
+    for sent in (seen.json(), seen.json() | {"unavailable": []}):
+        put = await alice.put(PREFERENCES, json=sent)
+        assert (put.status_code, put.json()) == (200, seen.json())
+
+
 async def test_a_secret_is_shown_once_also_to_who_repeats_the_request(alice: httpx.AsyncClient) -> None:
     body = {"channel": "webhook", "address": "https://hooks.example.org/x"}
     key = {"Idempotency-Key": "once"}
