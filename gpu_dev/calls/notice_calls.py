@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from urllib.parse import quote
 
-from gpu_dev.calls.calls import Calls
+from gpu_dev.calls.calls import Calls, given
 from gpu_dev.server.exchange import read_answer
 from gpu_dev.wire.base import Page
 from gpu_dev.wire.notices import (
@@ -22,9 +22,9 @@ _PATH = "/v1/notifications"
 class NoticeCalls(Calls):
     """Your targets and preferences of notifications."""
 
-    def targets(self) -> Iterator[NoticeTargetOut]:
-        """Your targets, with the result of the last notification to each."""
-        return self._items(Page[NoticeTargetOut], f"{_PATH}/targets")
+    def targets(self, *, user: str | None = None) -> Iterator[NoticeTargetOut]:
+        """Your targets, with the result of the last notification to each; for administrators all, or of `user`."""
+        return self._items(Page[NoticeTargetOut], f"{_PATH}/targets", given(user=user))
 
     def add(self, request: NoticeTargetCreate) -> NoticeTargetCreated:
         """Add a target; a webhook's secret is in this answer and nowhere else."""

@@ -174,7 +174,7 @@ def show(ctx: typer.Context, booking_id: BookingIdArgument, output: Output = For
     with client_for(ctx) as client:
         booking = client.bookings.get(booking_id_of(client, booking_id))
         show_booking(booking, output)
-        if output is Format.TABLE and booking.user == client.me().name:
+        if output is Format.TABLE:
             say_if_notified(client, booking)
 
 

@@ -6,6 +6,7 @@ from gpu_dev.display.calendar_views import BOOKING, BOOKING_DETAILS, VERDICT, bo
 from gpu_dev.display.local_times import local_sentence, slot_words, wall_words
 from gpu_dev.display.output import Column, Format, View, as_data, show_list, show_one, with_facts
 from gpu_dev.display.views import wanted_gpus
+from gpu_dev.errors import ClientError
 from gpu_dev.terminal import put, say
 from gpu_dev.wire.bookings import BookingOut, BookingSeries, BookingVerdict, SeriesVerdict
 from reservation_core.domain.jobs.workload_words import workload_words
@@ -56,12 +57,17 @@ def _show_series(made: BookingSeries | SeriesVerdict, output: Format | None) -> 
 
 
 def say_if_notified(client: GpuDevClient, booking: BookingOut) -> None:
-    """Say of a booking of one's own on the waitlist whether a notification comes at its turn."""
+    """Say of a booking of one's own on the waitlist whether a notification comes at its turn, if the token may ask."""
     if booking.status is not BookingStatus.WAITING:
         return
-    preferences = client.notices.preferences()
+    try:
+        if booking.user != client.me().name:
+            return
+        preferences = client.notices.preferences()
+        targets = [(target.channel, target.status) for target in client.notices.targets(user=booking.user)]
+    except ClientError:  # the booking itself was made, or read
+        return
     chosen = preferences.kinds.get(kind_at_turn(auto_accept=booking.auto_accept), [])
-    targets = ((one.channel, one.status) for one in client.notices.targets() if one.user == booking.user)
     why_not = why_not_notified(chosen, preferences.unavailable, targets)
     if why_not is None:
         say("You are notified when its GPUs become free.")
