@@ -16,7 +16,7 @@ from api_service.web.sessions import csrf
 from api_service.web.sessions.cookies import browser_zone, drop_zone, keep_zone
 from api_service.web.sessions.return_address import safe_return
 from api_service.web.visit import Visit
-from reservation_core.domain.errors import ForbiddenError, LimitExceededError
+from reservation_core.domain.errors import ForbiddenError, LimitExceededError, SignInRefusedError
 from reservation_core.domain.wall_times import WallTimeError, zone_of
 from reservation_core.ports.people.identities import Principal
 from reservation_core.usecases.people import tokens
@@ -147,21 +147,28 @@ def refused_elsewhere(visit: Visit, error: Exception, wanted: str) -> Response:
     if answer is None:
         raise error
     problem = RestProblemError.of(answer)
-    response = _form(visit, wanted, problem.detail, problem.status, by_organisation=True)
+    other_account = isinstance(error, SignInRefusedError)  # the browser may sign in with another one
+    response = _form(visit, wanted, problem.detail, problem.status, by_organisation=True, other_account=other_account)
     if (retry_after := problem.headers.get("retry-after")) is not None:
         response.headers["retry-after"] = retry_after
     return response
 
 
 def _form(
-    visit: Visit, wanted: str, trouble: str | None = None, status: int = 401, *, by_organisation: bool = False
+    visit: Visit,
+    wanted: str,
+    trouble: str | None = None,
+    status: int = 401,
+    *,
+    by_organisation: bool = False,
+    other_account: bool = False,
 ) -> Response:
     status = 200 if trouble is None else status
     context: dict[str, Any] = {
         "wanted": safe_return(wanted),
         "trouble": trouble,
         "by_organisation": by_organisation,
-        "other_account": by_organisation and status == HTTPStatus.FORBIDDEN,
+        "other_account": other_account,
         "issuer": visit.services.settings.web.oidc_issuer,
         "elsewhere": visit.services.settings.web.public_url if visit.cookies.would_be_dropped(visit.request) else None,
     }

@@ -110,7 +110,8 @@ async def test_a_return_is_good_once_and_for_the_browser_that_began(browser: Bro
     url = await sent_away(browser)
     code = world.issuer.visited(url)
     kept = dict(browser.client.cookies)
-    assert (await back(browser, url, code, state="another")).status_code == 403
+    refused = await back(browser, url, code, state="another")
+    assert (refused.status_code, "account=other" in refused.text) == (403, False)
     browser.client.cookies.clear()
     assert (await back(browser, url, code)).status_code == 403  # somebody else's browser, led here
     browser.client.cookies.update(kept)
@@ -147,6 +148,7 @@ async def test_what_comes_back_instead_of_a_code(
     refused = await back(browser, url, world.issuer.visited(url), **parameters)
     assert refused.status_code == status
     assert "again" in words(refused.text).lower()
+    assert "account=other" not in refused.text
     assert (await browser.client.get("/jobs")).status_code == 303
 
 
@@ -156,6 +158,7 @@ async def test_a_cookie_that_is_not_ours_is_no_sign_in(browser: Browser, kept: s
     refused = await browser.client.get("/sign-in/done", params={"state": "a", "code": "b"})
     assert refused.status_code == 403
     assert "again" in words(refused.text)
+    assert "account=other" not in refused.text
 
 
 async def test_nobody_has_the_issuer_asked_without_end(runtime: Runtime, world: SignInWorld) -> None:
