@@ -9,8 +9,8 @@ from reservation_core.domain.notices.reach import kind_at_turn, why_not_notified
 
 async def own_targets(visit: Visit) -> list[NoticeTargetOut]:
     """The visitor's notification addresses."""
-    targets = await visit.rest.all(Page[NoticeTargetOut], "/v1/notifications/targets", at_most=200)
-    return [target for target in targets if target.user == visit.principal.user]
+    which = {"user": visit.principal.user}
+    return await visit.rest.all(Page[NoticeTargetOut], "/v1/notifications/targets", which, at_most=200)
 
 
 async def why_not_at_turn(visit: Visit, booking: BookingOut) -> str | None:

@@ -4,6 +4,7 @@ import httpx
 
 from reservation_core.ports.people.notices import NoticeRoutes
 from reservation_core.runtime.wiring import Runtime
+from tests.integration.api_service.bookings.calendars import execute
 from tests.integration.api_service.callers import People
 from tests.integration.api_service.web.browsing import words
 from tests.integration.api_service.web.conftest import SignedIn
@@ -73,6 +74,24 @@ async def test_what_one_is_told_is_chosen_and_where_is_added(browsing: SignedIn)
     made = await alice.send("/account/targets", channel="webhook", address="https://hooks.example.org/x", key="k2")
     assert "is signed with this" in words(made.text)
     assert "hooks.example.org" in words(await alice.get("/account"))
+
+
+async def test_an_administrator_finds_their_address_behind_those_of_many(
+    browsing: SignedIn, root: httpx.AsyncClient, runtime: Runtime
+) -> None:
+    others = (
+        "INSERT INTO notice_targets (id, user_id, channel, address, created_at) SELECT 'ntg-0' || n, u.id, 'slack',"
+        " 'https://hooks.example.org/x', ledger_now() FROM users u, generate_series(1, 201) n WHERE u.name = 'alice'"
+    )
+    await execute(runtime, others)
+    await root.post("/v1/notifications/targets", json={"channel": "slack", "address": "https://chat.example.org/x"})
+    browser = await browsing("root")
+    await browser.send("/account/notices", started="slack")
+    page = words(await browser.get("/account"))
+    assert "Your choice is saved." in page
+    assert "you have no notification address" not in page
+    assert "chat.example.org" in page
+    assert "hooks.example.org" not in page
 
 
 async def test_scopes_are_listed_in_the_words_of_the_form(browsing: SignedIn) -> None:
