@@ -34,12 +34,13 @@ async def own_tokens(visit: Visit) -> list[TokenOut]:
     return [token for token in tokens if token.revoked_at is None]
 
 
-def latest_end(visit: Visit, own: Sequence[TokenOut]) -> datetime | None:
-    """When a token that the visitor makes now ends at the latest; None: never. `own`: the visitor's tokens."""
+async def latest_end(visit: Visit) -> datetime | None:
+    """When a token that the visitor makes now ends at the latest; None: never."""
     principal, longest = visit.principal, visit.services.settings.auth.longest_token
-    maker = principal.session_from or principal.token_id
-    ends = [token.expires_at for token in own if token.id == maker and token.expires_at is not None]
-    return min(ends + ([] if longest is None else [visit.now + longest]), default=None)
+    async with visit.services.runtime.uow() as uow:
+        maker = await uow.identities.token_reach(principal.session_from or principal.token_id, visit.now)
+    ends = [None if maker is None else maker.expires_at, None if longest is None else visit.now + longest]
+    return min((end for end in ends if end is not None), default=None)
 
 
 def token_asked(visit: Visit, latest: datetime | None) -> dict[str, Any]:

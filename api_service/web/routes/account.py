@@ -34,7 +34,7 @@ async def account_page(visit: Visit) -> Response:
 async def make_token(visit: Visit) -> Response:
     """Create a token. This page alone shows its secret."""
     try:
-        asked = token_asked(visit, latest_end(visit, await own_tokens(visit)))
+        asked = token_asked(visit, await latest_end(visit))
         return await show_account(visit, made=await visit.rest.post(TokenCreated, "/v1/tokens", asked))
     except RestProblemError as problem:
         return await _refused(visit, problem)
@@ -188,14 +188,13 @@ async def show_account(
 ) -> Response:
     """The account's page. `made`, `target`: what was made just now; `typed_key`: an SSH key that was refused;
     `typed_secret`: the name of a secret that was refused."""
-    tokens = await own_tokens(visit)
     preferences = await visit.rest.get(NoticePreferencesOut, "/v1/notifications/preferences")
     return visit.page(
         "account.html",
         title="Your account",
         status=200 if problem is None else problem.status,
-        tokens=tokens,
-        latest_end=latest_end(visit, tokens),
+        tokens=await own_tokens(visit),
+        latest_end=await latest_end(visit),
         by_token=visit.principal.session_from is not None,
         scopes=SCOPES,
         scope_words=scope_words,

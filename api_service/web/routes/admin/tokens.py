@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from api_service.web.rest_calls import RestProblemError
 from api_service.web.routing import PageAccess, WebRoute
-from api_service.web.token_form import SCOPES, latest_end, own_tokens, scope_words, token_asked
+from api_service.web.token_form import SCOPES, latest_end, scope_words, token_asked
 from api_service.web.token_revocation import ask_to_revoke
 from api_service.web.visit import Visit
 from reservation_core.contracts.base import Page
@@ -22,7 +22,7 @@ async def make(visit: Visit) -> Response:
     """Create a token. This page alone shows its secret: the browser would keep an address."""
     user = visit.form.get("user") or ""
     try:
-        asked = token_asked(visit, latest_end(visit, await own_tokens(visit)))
+        asked = token_asked(visit, await latest_end(visit))
         made = await visit.rest.post(TokenCreated, "/v1/tokens", {"user": user, **asked})
     except RestProblemError as problem:
         return await _page(visit, user, problem=problem)
@@ -59,7 +59,7 @@ async def _page(
         tokens=found.items,
         scopes=SCOPES,
         scope_words=scope_words,
-        latest_end=latest_end(visit, await own_tokens(visit)),
+        latest_end=await latest_end(visit),
         by_token=visit.principal.session_from is not None,
         cursor=asked["cursor"],
         next_cursor=found.next_cursor,

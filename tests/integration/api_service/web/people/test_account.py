@@ -42,6 +42,23 @@ async def test_how_long_a_token_lasts_is_said_before_it_is_made(
     assert "Choose a shorter time, or sign in with a token that lasts longer." in words(refused.text)
 
 
+async def test_how_long_a_token_lasts_is_known_among_a_thousand(
+    browsing: SignedIn, root: httpx.AsyncClient, people: People, runtime: Runtime
+) -> None:
+    others = (
+        "INSERT INTO tokens (id, user_id, digest, created_at) SELECT 'tok-00000000' || n, u.id,"
+        " sha256(convert_to(n::text, 'UTF8')), ledger_now() FROM users u, generate_series(1, 1000) n"
+        " WHERE u.name = 'root'"
+    )
+    await execute(runtime, others)
+    people.secrets["short"] = (await root.post("/v1/tokens", json={"expires_in": "PT2H"})).json()["token"]
+    short = await browsing("short")
+    for path in ("/account", "/admin/tokens"):
+        assert "ends or is revoked, and at" in words(await short.get(path))
+        done = await short.send(f"{path.removesuffix('/tokens')}/tokens", name="of-short", user="root", key=path)
+        assert done.status_code == 200, words(done.text)
+
+
 async def test_all_other_browsers_are_signed_out_at_once(browsing: SignedIn) -> None:
     here, there, elsewhere = await browsing("alice"), await browsing("alice"), await browsing("bob")
     told = await here.send("/account/sessions/end")
