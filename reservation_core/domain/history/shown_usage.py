@@ -1,15 +1,22 @@
-"""GPU-hours in tables of usage: hundredths that add up to the sums that are shown, by line and by column."""
+"""GPU-hours in tables of usage: true totals, and lines in hundredths that add up to them."""
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import NamedTuple, Protocol
+
+_HUNDREDTH = 36_000_000
+"""Microseconds in a hundredth of an hour."""
 
 
 class UsageFigures(Protocol):
     """A line of usage. Held is used and idle together; wasted is a part of idle."""
 
-    used_gpu_hours: float
-    idle_gpu_hours: float
-    wasted_gpu_hours: float
+    @property
+    def used_gpu_s(self) -> Decimal | float: ...
+    @property
+    def idle_gpu_s(self) -> Decimal | float: ...
+    @property
+    def wasted_gpu_s(self) -> Decimal | float: ...
 
 
 class ShownUsage(NamedTuple):
@@ -22,17 +29,24 @@ class ShownUsage(NamedTuple):
 
 
 def shown_usage(lines: Sequence[UsageFigures], total: UsageFigures) -> list[ShownUsage]:
-    """The lines, and at the end their total, which is rounded by itself where lines are missing."""
-    rounded = [_hundredths(line) for line in lines]
-    last = _hundredths(total)
-    summed = [sum(column) for column in zip(*rounded, strict=True)] or last
-    if all(abs(one - other) <= len(lines) for one, other in zip(summed, last, strict=True)):
-        last = summed
+    """The lines, and at the end their total."""
+    exact = [
+        [round(1_000_000 * seconds) for seconds in (line.used_gpu_s, line.idle_gpu_s, line.wasted_gpu_s)]
+        for line in (*lines, total)
+    ]
+    columns = [_hundredths(column) for column in zip(*exact, strict=True)]
     return [
         ShownUsage(*(hundredths / 100 for hundredths in (used + idle, used, idle, wasted)))
-        for used, idle, wasted in (*rounded, last)
+        for used, idle, wasted in zip(*columns, strict=True)
     ]
 
 
-def _hundredths(line: UsageFigures) -> list[int]:
-    return [round(100 * hours) for hours in (line.used_gpu_hours, line.idle_gpu_hours, line.wasted_gpu_hours)]
+def _hundredths(column: Sequence[int]) -> list[int]:
+    """Round each to hundredths. Where lines are all of the total, those with the largest remainders are rounded up."""
+    *lines, total = [round(microseconds / _HUNDREDTH) for microseconds in column]
+    if sum(column[:-1]) == column[-1]:
+        lines = [microseconds // _HUNDREDTH for microseconds in column[:-1]]
+        by_remainder = sorted(range(len(lines)), key=lambda line: -(column[line] % _HUNDREDTH))
+        for line in by_remainder[: total - sum(lines)]:
+            lines[line] += 1
+    return [*lines, total]
