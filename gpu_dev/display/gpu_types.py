@@ -20,8 +20,9 @@ Number = TypeVar("Number", int, float)
 class TypeSummary(Struct, kw_only=True):
     """The counted GPUs of one type; `next_free_at` is null when one is free now or no time is known.
 
-    The `free` ones stay free for an hour; those `taken_soon` are free now, too. CPUs and memory are those of the nodes
-    with such GPUs, without what is kept for jobs without GPUs; null: not known.
+    Of the `free` ones some are `taken_soon`, within the hour; if all are, none is free from `free_until` on.
+    `most_free_on_one_node` counts those that stay free. CPUs and memory are those of the nodes with such GPUs, without
+    what is kept for jobs without GPUs; null: not known.
     """
 
     gpu_type: str
@@ -32,6 +33,7 @@ class TypeSummary(Struct, kw_only=True):
     unusable: int
     most_free_on_one_node: int
     next_free_at: datetime | None
+    free_until: datetime | None = None
     cpus: float | None = None
     cpus_free: float | None = None
     memory_bytes: int | None = None
@@ -74,24 +76,26 @@ def _closed_by(node: NodeOut) -> str:
 
 def _summary(gpu_type: str, cards: list[GpuOut], nodes: list[NodeOut], closed: Container[str]) -> TypeSummary:
     able = [node for node in nodes if node.name not in closed]
-    not_held = [card for card in cards if card.state is GpuState.FREE and card.node not in closed]
-    free = [card for card in not_held if card.taken_at is None]
+    free = [card for card in cards if card.state is GpuState.FREE and card.node not in closed]
+    taken = [card.taken_at for card in free if card.taken_at is not None]
+    staying = [card for card in free if card.taken_at is None]
     held = sum(card.state is GpuState.HELD for card in cards)
     coming = [
         card.free_at
         for card in cards
         if card.state is GpuState.HELD and card.free_at is not None and card.node not in closed
     ]
-    per_node = [sum(1 for _ in group) for _, group in groupby(free, key=lambda card: card.node)]
+    per_node = [sum(1 for _ in group) for _, group in groupby(staying, key=lambda card: card.node)]
     return TypeSummary(
         gpu_type=gpu_type,
         total=len(cards),
         free=len(free),
-        taken_soon=len(not_held) - len(free),
+        taken_soon=len(taken),
         held=held,
-        unusable=len(cards) - len(not_held) - held,
+        unusable=len(cards) - len(free) - held,
         most_free_on_one_node=max(per_node, default=0),
         next_free_at=None if free else min(coming, default=None),
+        free_until=None if staying else max(taken, default=None),
         cpus=_sum(node.cpus for node in nodes),
         cpus_free=_sum(node.cpus_free for node in able) if able else 0,
         memory_bytes=_sum(node.memory_bytes for node in nodes),

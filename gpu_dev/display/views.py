@@ -198,18 +198,25 @@ _FREE_BESIDE: "tuple[Column[Any], ...]" = (
     ),
 )
 
+
+def _next_free(kind: "TypeSummary") -> str:
+    if kind.free_until is not None:
+        return f"now, until {local_time(kind.free_until)}"
+    return "now" if kind.free else local_time(kind.next_free_at) or "not known"
+
+
 GPU_TYPE: "View[TypeSummary]" = View(
     name=lambda kind: kind.gpu_type,
     columns=(
         Column("TYPE", lambda kind: kind.gpu_type),
         Column("TOTAL", lambda kind: str(kind.total), right=True),
-        Column("FREE", lambda kind: str(kind.free), right=True),
+        Column("FREE", lambda kind: str(kind.free - kind.taken_soon), right=True),
         Column("TAKEN SOON", lambda kind: str(kind.taken_soon), right=True),
         Column("HELD", lambda kind: str(kind.held), right=True),
         Column("UNUSABLE", lambda kind: str(kind.unusable), right=True),
         Column("FREE ON ONE NODE", lambda kind: str(kind.most_free_on_one_node), wide=True, right=True),
         *_FREE_BESIDE,
-        Column("NEXT FREE", lambda kind: "now" if kind.free else local_time(kind.next_free_at) or "not known"),
+        Column("NEXT FREE", _next_free),
     ),
     empty="The cluster has reported no such GPUs yet. See: gpu-dev nodes",
 )

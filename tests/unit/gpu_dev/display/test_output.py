@@ -1,6 +1,7 @@
 """How answers look in each format."""
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -169,7 +170,10 @@ def test_cards_are_counted_by_type_with_the_next_free_time() -> None:
     assert "now" in show_list([t4], GPU_TYPE, Format.TABLE)
     soon = replace(cards[3], taken_at=NOON)
     [t4_soon] = summarise([soon, *cards[4:]])
-    assert (t4_soon.free, t4_soon.taken_soon, t4_soon.unusable, t4_soon.most_free_on_one_node) == (2, 1, 0, 2)
+    assert (t4_soon.free, t4_soon.taken_soon, t4_soon.unusable, t4_soon.most_free_on_one_node) == (3, 1, 0, 2)
+    assert t4_soon.free_until is None
+    header, row = (re.split("  +", line.strip()) for line in show_list([t4_soon], GPU_TYPE, Format.TABLE).splitlines())
+    assert [row[header.index(title)] for title in ("FREE", "TAKEN SOON", "NEXT FREE")] == ["2", "1", "now"]
     assert "free until " in show_list([soon], GPU, Format.TABLE)
     assert "cordoned" in show_list(
         [soon], with_closed_nodes(GPU, [convert(A_NODE | {"name": "n1", "cordoned_at": NOON}, NodeOut)]), Format.TABLE
@@ -180,6 +184,15 @@ def test_cards_are_counted_by_type_with_the_next_free_time() -> None:
     cordoned = convert(A_NODE | {"name": "n1", "cordoned_at": NOON}, NodeOut)
     h100, _ = summarise(cards, [cordoned])
     assert h100.next_free_at is None  # what ends there makes room for nobody
+
+
+@pytest.mark.usefixtures("in_tokyo")
+def test_cards_that_are_all_taken_soon_are_free_until_the_last_of_them_is_taken() -> None:
+    soon = [replace(a_card("n1", index, "free"), taken_at=NOON + timedelta(minutes=20 * index)) for index in (2, 1)]
+    [h100] = summarise([*soon, a_card("n1", 0, "held", 3)])
+    assert (h100.free, h100.taken_soon, h100.held, h100.next_free_at) == (2, 2, 1, None)
+    [row] = show_list([h100], GPU_TYPE, Format.TABLE).splitlines()[1:]
+    assert re.split("  +", row.strip()) == ["h100", "3", "0", "2", "1", "0", "now, until Sun 1 Mar 2026 21:40:00 JST"]
 
 
 def test_what_nodes_have_beside_their_cards_is_added_up_by_type() -> None:
