@@ -138,5 +138,6 @@ def _ending_soon(seen: Overview, now: datetime) -> Iterator[str]:
     bookings = [(one.end, one.id, "gpu-dev book extend") for one in seen.bookings if one.status is BookingStatus.ACTIVE]
     for end, of, command in sorted(jobs + bookings):
         if end <= now + _SOON:
-            left = format_duration(timedelta(minutes=max((end - now) // timedelta(minutes=1), 0)))
-            yield f"{of} ends at {local_time(end)}, in about {left}. Longer: {command} {of} --by 1h"
+            minutes = (end - now) // timedelta(minutes=1)
+            left = f"about {format_duration(timedelta(minutes=minutes))}" if minutes > 0 else "less than 1m"
+            yield f"{of} ends at {local_time(end)}, in {left}. Longer: {command} {of} --by 1h"

@@ -65,6 +65,16 @@ def test_an_end_is_said_once_for_a_job_whose_gpus_are_idle() -> None:
     assert f"if its GPUs are still idle then. Keep it: gpu-dev keep {job.id}" in lines
 
 
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(-1, "less than 1m"), (44, "less than 1m"), (60, "about 1m"), (5459, "about 1h30m")]
+)
+def test_an_end_is_said_with_the_minutes_that_are_left(seconds: int, words: str) -> None:
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+    job = a_job(status="running", ends_at=now + timedelta(seconds=seconds))
+    said = as_text(Overview(user="a", server="s", jobs=[job], bookings=[], quotas=[]), now)
+    assert f", in {words}. Longer: gpu-dev extend {job.id} --by 1h" in said
+
+
 def status_of(**limit: Any) -> str:
     """What `status` prints for one quota."""
     quota = LimitOut(rule="max_gpus", scope="default", **limit)
