@@ -152,7 +152,8 @@ def _why_no_results(job: Reservation) -> str:
         return "was not asked to keep files. `gpu-dev run --fetch PATH` asks for that."
     if job.status not in FINAL_STATUSES:
         return f"is {job.status.value}. It keeps its files when its command has ended."
-    if job.started_at is None:
+    # A job that waits again after a run forgets that run's start.
+    if job.started_at is None and not job.retried and not job.preemption.times:
         return "has never started, so it has no files."
     if job.status in (JobStatus.CANCELLED, JobStatus.EXPIRED):
         return f"was ended before it sent its files. `gpu-dev logs {job.id}` shows how far it came."

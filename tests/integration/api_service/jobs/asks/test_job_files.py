@@ -85,16 +85,19 @@ async def test_a_folder_goes_into_a_job_and_results_come_out(alice: httpx.AsyncC
 async def test_a_job_without_results_says_the_one_reason(alice: httpx.AsyncClient, runtime: Runtime) -> None:
     unasked = (await alice.post("/v1/jobs", json=JOB)).json()["id"]
     assert "was not asked to keep files." in (await alice.get(f"/v1/jobs/{unasked}/results")).json()["detail"]
-    job = await submitted(alice, fetch=["out"])
-    for status, started, words in (
-        ("cancelled", False, "has never started, so it has no files."),
-        ("expired", True, "was ended before it sent its files."),
-        ("succeeded", True, "could not send its files, or they were removed after some days."),
+    wanted = {**JOB, "sync": {"fetch": ["out"]}, "retries": {"max": 1}}
+    job = (await alice.post("/v1/jobs", json=wanted)).json()["id"]
+    ended = "was ended before it sent its files."
+    for status, changes, words in (
+        ("cancelled", "started_at = NULL", "has never started, so it has no files."),
+        ("cancelled", "retried = 1", ended),
+        ("cancelled", "retried = 0, preemptions = 1", ended),
+        ("expired", "preemptions = 0, started_at = now()", ended),
+        ("succeeded", "started_at = now()", "could not send its files, or they were removed after some days."),
     ):
         await execute(
             runtime,
-            f"UPDATE reservations SET status = :status, finished_at = now(), "
-            f"started_at = {'now()' if started else 'NULL'} WHERE id = :id",
+            f"UPDATE reservations SET status = :status, finished_at = now(), {changes} WHERE id = :id",
             id=job, status=status,
         )  # fmt: skip
         assert (await alice.get(f"/v1/jobs/{job}/results")).json()["detail"].startswith(f"{job} {words}")
