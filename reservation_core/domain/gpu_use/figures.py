@@ -12,7 +12,10 @@ _GIB, _MIB = 2**30, 2**20
 def memory_figure(used_bytes: float, total_bytes: int | None) -> str:
     """`61.5 of 80 GiB`; less than 1 GiB in MiB, as memory in use must not look like none."""
     used = f"{used_bytes / _MIB:.0f} MiB" if used_bytes < _GIB else size_words(round(used_bytes))
-    return used if total_bytes is None else f"{used.removesuffix(' GiB')} of {size_words(total_bytes)}"
+    if total_bytes is None:
+        return used
+    total = size_words(total_bytes)
+    return f"{used.removesuffix(total.lstrip('0123456789.'))} of {total}"
 
 
 def error_figures(xids: Iterable[int | None], ecc_counts: Iterable[int | None]) -> list[str]:

@@ -16,6 +16,9 @@ GIB, MIB = 2**30, 2**20
         (GIB, 80 * GIB, "1 of 80 GiB"),
         (61.43 * GIB, 80 * GIB, "61.4 of 80 GiB"),
         (61 * GIB, None, "61 GiB"),
+        (900 * GIB, 1229 * GIB, "900 GiB of 1.2 TiB"),
+        (1126.4 * GIB, 1229 * GIB, "1.1 of 1.2 TiB"),
+        (443 * MIB, 512 * MIB, "443 of 512 MiB"),
     ],
 )
 def test_memory(used: float, total: int | None, words: str) -> None:
