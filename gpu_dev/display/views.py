@@ -10,7 +10,7 @@ from gpu_dev.display.local_times import local_sentence, local_time
 from gpu_dev.display.output import Column, View, amount, as_data, as_json, memory
 from gpu_dev.inputs.durations import format_duration
 from reservation_core.domain.jobs.asked_dependencies import DependencyState, written_dependency
-from reservation_core.domain.statuses import JobStatus
+from reservation_core.domain.statuses import JobStatus, TokenScope
 
 if TYPE_CHECKING:
     # For annotations alone: a command loads the contracts of what it shows.
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from gpu_dev.wire.nodes import GpuOut, Holder, NodeOut, UnknownPodOut
     from gpu_dev.wire.people import TokenBudgetOut, TokenOut, UserOut
     from gpu_dev.wire.sessions import JobTerminal
-    from reservation_core.domain.statuses import TokenScope
 
 
 def wanted_gpus(gpus: int, gpu_type: str | None, nodes: int) -> str:
@@ -333,9 +332,7 @@ DEAD_LETTER: "View[DeadLetterOut]" = View(
 )
 
 
-def _scopes(scopes: "Sequence[TokenScope]") -> str:
-    from reservation_core.domain.statuses import TokenScope
-
+def _scopes(scopes: Sequence[TokenScope]) -> str:
     return "everything" if len(scopes) == len(TokenScope) else " ".join(scopes)
 
 
