@@ -121,3 +121,16 @@ def test_a_job_of_any_type_is_told_what_delays_it_where_it_starts() -> None:
     assert estimate.estimated_start_at == at(50)
     assert "user ann, a100" in estimate.reason.detail
     assert "h100)" not in estimate.reason.detail
+
+
+def test_a_job_behind_others_is_told_of_them_until_its_start() -> None:
+    nodes = (node("n", 2, first_id=1), node("m", 2, first_id=11))
+    rows = (*(held(f"b{gpu}", gpu, 0, 60) for gpu in (1, 2, 11)), held("own", 12, 0, 30))
+    gang = replace(job(1, 2, 2, minutes=60), owner=1)
+    picture = Picture(snapshot(nodes, rows, [gang, job(2, 2)]))
+    picture.set_quotas(QuotaBook(POLICY, NAMES))
+    picture.note_held([Holding("own", ReservationKind.JOB, "ann", None, "h100", 1, T0, at(30))])
+    _, estimate = estimate_waits(picture, T0, 2)
+    assert (estimate.estimated_start_at, estimate.reason.code.value) == (at(120), "behind_in_line")
+    assert f"Until {moment_text(at(60))}, other jobs" in estimate.reason.detail
+    assert "Jobs ahead of it in the queue get h100 GPUs first" in estimate.reason.detail
