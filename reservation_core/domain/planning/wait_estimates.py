@@ -160,4 +160,5 @@ def _bounded(picture: Picture, delays: StartDelays, estimate: WaitEstimate, at: 
     if not reasons:
         return replace(estimate, estimated_start_at=start)
     detail = " ".join(reason.detail for reason in reasons)
-    return replace(estimate, estimated_start_at=start, reason=Reason(reasons[-1].code, detail))
+    # Of several, the code is the quota's: that is what its owner can do something about.
+    return replace(estimate, estimated_start_at=start, reason=Reason(ReasonCode.QUOTA_REACHED, detail))

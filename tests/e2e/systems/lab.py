@@ -106,7 +106,7 @@ class Lab:
                 at = lab.time.now().astimezone(tz)
                 return cls.fromisoformat(at.isoformat())
 
-        with patch("gpu_dev.inputs.times.datetime", LabTime):
+        with patch("gpu_dev.inputs.machine_zone.datetime", LabTime):
             return self.system.cli(*words, who=who, NO_COLOR="1", COLUMNS="200")
 
     def go_to(self, at: datetime) -> None:

