@@ -18,6 +18,7 @@ from reservation_core.domain.policy.limits import NO_POLICY
 from reservation_core.domain.policy.quota_book import QuotaBook
 from reservation_core.domain.policy.rule_words import moment_text
 from reservation_core.domain.pools.forecast import forecast
+from reservation_core.domain.pools.pool import Pool
 from reservation_core.domain.pools.waiting_reasons import behind_in_line, taken_until_then
 from reservation_core.domain.statuses import ReasonCode
 
@@ -72,8 +73,12 @@ class StartDelays:
 
     def _types(self, job: Waiting) -> list[str]:
         """The types of GPUs to look at: that of its slot, or else all that it may get."""
-        own = self._picture.pools.pool_of(job.id) if job.id in self._picture.ledger.slots else None
+        own = self._own_pool(job)
         return [pool.gpu_type for pool in ([own] if own is not None else self._picture.pools.for_job(job))]
+
+    def _own_pool(self, job: Waiting) -> Pool | None:
+        """The pool with the job's slot, if it has one."""
+        return self._picture.pools.pool_of(job.id) if job.id in self._picture.ledger.slots else None
 
     def _is_free_of_quotas(self, job: Waiting, gpu_type: str, start: int | None) -> bool:
         """Whether quotas surely delay no such start: they allow it from now on even beside the job's own slot."""
@@ -124,8 +129,7 @@ class StartDelays:
 
     def _free_from(self, job: Waiting, after: int) -> int:
         """From when on GPUs are free for a job, whatever its quotas are."""
-        own = self._picture.pools.pool_of(job.id) if job.id in self._picture.ledger.slots else None
-        best = self._search.best_fit(job, FOREVER, own, after)
+        best = self._search.best_fit(job, FOREVER, self._own_pool(job), after)
         return after if best is None else max(best[1].start, after)
 
 

@@ -89,7 +89,10 @@ class QuotaBook:
     def why_not(
         self, asker: Asker, gpus: int, length: int, start: int, own: str = "", *, now: int | None = None
     ) -> Reason | None:
-        """The quotas that this much more from `start` (None of `now`: it is now) would break; None if it is allowed."""
+        """The quotas that this much more from `start` would break; None if it is allowed.
+
+        The message calls `now` now, by default the start.
+        """
         bounds = self._bounds_of(asker)
         with self._without(own, bounds):
             broken = [

@@ -77,7 +77,8 @@ ORDER BY w.place;
 SELECT gpu_links, array_agg(name) AS names FROM nodes WHERE gpu_links IS NOT NULL AND removed_at IS NULL GROUP BY gpu_links;
 
 -- name: gpu_views
--- GPUs with their holder, by node and index, and when a free one is taken, if within so many seconds. GPUs of removed nodes are included while a reservation holds them.
+-- GPUs with their holder, by node and index, and when a free one is taken, if within so many seconds. GPUs of removed
+-- nodes are included while a reservation holds them.
 SELECT n.name AS node, g.index AS card_index, g.uuid, g.gpu_type, g.memory_bytes,
        CASE WHEN h.kind = 'maintenance' THEN 'maintenance' WHEN c.condition <> 'usable' THEN c.condition
             WHEN h.id IS NULL THEN 'free' ELSE 'held' END AS state,
